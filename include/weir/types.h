@@ -1,0 +1,147 @@
+/* types.h - the words that a caller and weir exchange: a request, a decision, an error.
+ *
+ * Everything here is plain data in the caller's memory.  weir copies nothing that it is
+ * handed and keeps no pointer after a call returns, unless a comment says so.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_TYPES_H
+#define WEIR_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What can go wrong in the world.  A refusal is not here: it is a verdict, not an error. */
+#define WEIR_ERRORS(X)                                                                             \
+    X(NOMEM, 1, "out of memory")                                                                   \
+    X(INVALID, 2, "invalid argument")                                                              \
+    X(RULES, 3, "the rules are not valid")                                                         \
+    X(IO, 4, "input or output failed")                                                             \
+    X(TABLE, 5, "the table file cannot be used")                                                   \
+    X(TOO_LARGE, 6, "over a maximum")                                                              \
+    X(FULL, 7, "no room left")                                                                     \
+    X(UNSUPPORTED, 8, "not supported here")                                                        \
+    X(NOT_FOUND, 9, "not found")                                                                   \
+    X(DOMAIN_EMPTY, 10, "rate limit domain must not be empty")                                     \
+    X(DESCRIPTORS_EMPTY, 11, "rate limit descriptor list must not be empty")                       \
+    X(OVERRIDE_UNIT, 12, "a limit override needs a unit: second, minute, hour, day, week, month "  \
+                         "or year")
+
+enum weir_err {
+#define WEIR_X(name, number, text) WEIR_ERR_##name = -(number),
+    WEIR_ERRORS(WEIR_X)
+#undef WEIR_X
+};
+
+/* Bytes with a length; never assumed to end in NUL. */
+struct weir_str {
+    const char *ptr;
+    size_t len;
+};
+
+enum weir_code {
+    WEIR_CODE_OK = 1,
+    WEIR_CODE_OVER_LIMIT = 2,
+};
+
+/* envoy.type.v3.RateLimitUnit's numbers, and WEEK as envoyproxy/ratelimit numbers it. */
+enum weir_unit {
+    WEIR_UNIT_UNKNOWN = 0,
+    WEIR_UNIT_SECOND = 1,
+    WEIR_UNIT_MINUTE = 2,
+    WEIR_UNIT_HOUR = 3,
+    WEIR_UNIT_DAY = 4,
+    WEIR_UNIT_MONTH = 5,
+    WEIR_UNIT_YEAR = 6,
+    WEIR_UNIT_WEEK = 7,
+};
+
+enum weir_algorithm {
+    WEIR_FIXED_WINDOW,
+    WEIR_SLIDING_WINDOW_COUNTER,
+    WEIR_SLIDING_WINDOW_LOG,
+    WEIR_TOKEN_BUCKET,
+    WEIR_LEAKY_BUCKET,
+    WEIR_CONCURRENCY,
+};
+
+/* retry_after_ns of a request that can never pass: more hits than the limit can hold. */
+#define WEIR_NEVER UINT64_MAX
+
+struct weir_entry {
+    struct weir_str key;
+    struct weir_str value;
+};
+
+/* A limit that the request itself brings; the rules of the domain are then not consulted. */
+struct weir_override {
+    uint32_t requests_per_unit;
+    enum weir_unit unit;
+};
+
+struct weir_descriptor {
+    const struct weir_entry *entries;
+    uint32_t entry_count;
+    bool has_hits;                        /* hits below counts; otherwise the request's */
+    bool is_negative_hits;                /* give back instead of take */
+    uint64_t hits;                        /* 0 = look, take nothing */
+    const struct weir_override *override; /* NULL: as the rules say */
+};
+
+struct weir_request {
+    struct weir_str domain;
+    const struct weir_descriptor *descriptors;
+    uint32_t descriptor_count;
+    uint32_t hits_addend; /* for descriptors without hits of their own; 0 counts as 1 */
+};
+
+/* A rule as its callers may see it.  Borrowed: valid until the session's next call. */
+struct weir_rule_info {
+    struct weir_str id;       /* `id:` of the rule, or its path: "domain.key_value.key" */
+    struct weir_str name;     /* `name:` of the limit, or empty */
+    struct weir_str metadata; /* `metadata:` as JSON text, or empty */
+    enum weir_unit unit;
+    uint32_t unit_multiplier;
+    uint32_t requests_per_unit;
+    enum weir_algorithm algorithm;
+};
+
+/* What must be handed back to return a concurrency slot, or a place in a leaky bucket's queue. */
+struct weir_ticket {
+    uint64_t key;  /* 0: nothing to release */
+    uint64_t mark; /* the deadline or the place */
+    uint32_t hits;
+    uint32_t limit; /* which limit of the rules it belongs to */
+    uint64_t generation;
+};
+
+struct weir_status {
+    enum weir_code code;
+    bool is_limited;                   /* a limit applied: the numbers below mean something */
+    bool is_unlimited;                 /* the rule says `unlimited` */
+    bool is_shadow;                    /* the rule refused, the caller is not told so */
+    bool is_quota;                     /* the rule is in quota mode */
+    const struct weir_rule_info *rule; /* NULL where no rule matched, and for overrides */
+    enum weir_unit unit;
+    uint64_t limit;
+    uint64_t remaining;
+    uint64_t reset_after_ns;
+    uint64_t retry_after_ns; /* 0 if allowed; WEIR_NEVER if waiting does not help */
+    uint64_t delay_ns;       /* hold an allowed request this long */
+    struct weir_ticket ticket;
+};
+
+struct weir_decision {
+    enum weir_code overall;
+    uint32_t status_count;
+    struct weir_status *statuses; /* the caller's array, one for each descriptor */
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

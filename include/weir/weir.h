@@ -1,0 +1,126 @@
+/* weir.h - a rate limiter inside your program.
+ *
+ *     struct weir_options o = { .rules_path = "rules.yaml" };
+ *     struct weir *w;
+ *     struct weir_session *s;
+ *     if (weir_open(&w, &o) || weir_session_open(&s, w)) ...
+ *     weir_check(s, &request, weir_now(w), &decision);
+ *
+ * An engine (struct weir) is rules plus a table.  The table is a file in shared memory:
+ * every process that opens the same path counts in the same place, and the counts outlive
+ * all of them.  A decision makes no system call, takes no lock and allocates nothing.
+ *
+ * Threads: an engine may be used from any thread.  A session belongs to one thread at a
+ *          time; open one for each.  weir_watch_step() may run beside checks, in one thread.
+ * Time:    an argument, in nanoseconds since the Unix epoch.  Use weir_now(), which is one
+ *          clock for all processes on the table and does not jump; read it once for each
+ *          batch of work, not for each check.
+ * Fork:    the table may be shared across fork(); a session may not.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_H
+#define WEIR_H
+
+#include <weir/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define WEIR_API __attribute__((visibility("default")))
+#define WEIR_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define WEIR_API
+#define WEIR_MUST_CHECK
+#endif
+
+struct weir;
+struct weir_session;
+
+enum weir_level { WEIR_LEVEL_ERROR, WEIR_LEVEL_WARNING, WEIR_LEVEL_INFO };
+
+/* Called with one line of text without a newline; from weir_open() and weir_watch_step() only. */
+typedef void (*weir_log_fn)(void *ctx, enum weir_level level, const char *line);
+
+struct weir_options {
+    const char *rules_path; /* a file, or a directory of files; NULL: no rules, overrides only */
+    const char *table_path; /* NULL: a private table in memory, gone with the engine */
+    uint64_t table_bytes;   /* size if the table is created here; 0: 64 MiB */
+    bool merge_domains;     /* several files may speak of one domain */
+    bool shadow_mode;       /* decide and count, but answer OK (global shadow mode) */
+    bool quota_mode;        /* every limit is in quota mode */
+    float near_limit_ratio; /* 0: 0.8 */
+    weir_log_fn log;        /* NULL: silent */
+    void *log_ctx;
+};
+
+/* Opens rules and table.  On failure *out is untouched, and what is wrong has gone to log:
+ * every error of every rules file, one a line, `file:line:column: text`. */
+WEIR_API WEIR_MUST_CHECK int weir_open(struct weir **out, const struct weir_options *options);
+WEIR_API void weir_close(struct weir *w); /* sessions first */
+
+WEIR_API WEIR_MUST_CHECK int weir_session_open(struct weir_session **out, struct weir *w);
+WEIR_API void weir_session_close(struct weir_session *s);
+
+/* The table's clock: one for all processes, never ahead of itself. */
+WEIR_API uint64_t weir_now(struct weir *w);
+
+/* Decides one request.  out->statuses must hold request->descriptor_count of them.
+ * 0, or WEIR_ERR_DOMAIN_EMPTY, _DESCRIPTORS_EMPTY, _OVERRIDE_UNIT, _TOO_LARGE: nothing was
+ * counted then. */
+WEIR_API WEIR_MUST_CHECK int weir_check(struct weir_session *s, const struct weir_request *request,
+                                        uint64_t now_ns, struct weir_decision *out);
+
+/* Decides n requests, in order, as n calls of weir_check() would, but faster: memory is
+ * fetched for many at once.  results[i] is what weir_check() would have returned. */
+WEIR_API void weir_check_many(struct weir_session *s, const struct weir_request *requests, size_t n,
+                              uint64_t now_ns, struct weir_decision *outs, int *results);
+
+/* Gives back what a ticket stands for: concurrency slots, or a leaky bucket's last place.
+ * Releasing twice, or after the deadline, does nothing. */
+WEIR_API void weir_release(struct weir_session *s, const struct weir_ticket *ticket,
+                           uint64_t now_ns);
+
+/* Moves a concurrency ticket's deadline on, for requests that outlive it.  0, or
+ * WEIR_ERR_NOT_FOUND where the slot has expired already. */
+WEIR_API WEIR_MUST_CHECK int weir_renew(struct weir_session *s, struct weir_ticket *ticket,
+                                        uint64_t now_ns);
+
+/* Gives back the hits of a request that was charged: floors at unused, always succeeds.
+ * The same as weir_check() with is_negative_hits on every descriptor. */
+WEIR_API WEIR_MUST_CHECK int weir_refund(struct weir_session *s, const struct weir_request *request,
+                                         uint64_t now_ns, struct weir_decision *out);
+
+/* Watching the rules: wait until the descriptor is readable or *timeout_ms has passed, then
+ * step.  step() loads, compiles and publishes new rules; bad ones change nothing and are
+ * logged.  It returns 1 where new rules were published, 0 where not, or an error. */
+WEIR_API int weir_watch_fd(struct weir *w);
+WEIR_API WEIR_MUST_CHECK int weir_watch_step(struct weir *w, int *timeout_ms);
+
+struct weir_rule_stats {
+    struct weir_rule_info info; /* borrowed until the callback returns */
+    uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode;
+    uint64_t over_limit_by_sketch; /* refusals that the sketch gave, because the table was full */
+};
+
+struct weir_table_stats {
+    uint64_t file_bytes, slots, slots_used, slots_live, evictions, insertions, sketch_answers;
+    uint64_t extent_bytes, extent_bytes_used;
+};
+
+WEIR_API void weir_stats_rules(struct weir *w,
+                               void (*each)(void *ctx, const struct weir_rule_stats *one),
+                               void *ctx);
+WEIR_API void weir_stats_table(struct weir *w, struct weir_table_stats *out);
+
+/* How often rules have been published since weir_open(); 1 after it. */
+WEIR_API uint64_t weir_rules_generation(struct weir *w);
+
+WEIR_API const char *weir_strerror(int err);
+WEIR_API const char *weir_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

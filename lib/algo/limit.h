@@ -1,0 +1,100 @@
+/* limit.h - one limit, ready to be applied: the rule's numbers and what follows from them.
+ *
+ * Every algorithm is a function (limit, state, now, hits) -> (state', verdict).  The limit
+ * carries all that does not change between two decisions, so that no algorithm divides
+ * where it could have been divided once.
+ *
+ * A step T = W/L, the time that one hit is worth, is held as a fraction
+ *
+ *     T = step_ns + step_num / step_den           0 <= step_num < step_den <= 65536
+ *
+ * and is exact wherever L / gcd(W, L) <= 65536: there token and leaky buckets agree with exact
+ * arithmetic to the last digit.  Beyond that T is rounded up to a 65536th of a nanosecond: less
+ * passes than might, by under one part in a million up to 65 million a second, and never more.
+ *
+ * Purity: no clock, no malloc, no I/O.  Threads: immutable once bound to a table.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ALGO_LIMIT_H
+#define WEIR_ALGO_LIMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <weir/types.h>
+#include <weir/weir.h>
+
+#define WEIR_NS_PER_S UINT64_C(1000000000)
+
+/* Bounds of what a table's slot can hold.  weir_limit_init() refuses what is beyond. */
+#define WEIR_WINDOW_S_MAX (UINT64_C(100) * 365 * 86400) /* a hundred years */
+#define WEIR_BUCKET_SPAN_NS_MAX (UINT64_C(1) << 62)     /* empty to full: 146 years */
+#define WEIR_STEP_DEN_MAX 65536u
+#define WEIR_SLIDE_INLINE_MAX 2097151u /* 2^21 - 1: counts that fit a slot's two halves */
+
+/* As written in a rules file, with defaults filled in. */
+struct weir_limit_spec {
+    enum weir_algorithm algorithm;
+    uint32_t requests_per_unit; /* L */
+    uint32_t burst;             /* B: bucket size, or queue size; ignored by the windows */
+    uint64_t window_s;          /* W in seconds: unit x unit_multiplier */
+    uint32_t buckets;           /* sub-windows of a sliding counter; 1: the weighted form */
+    bool count_rejected;
+    bool round_up;
+    bool refill_interval;
+};
+
+struct weir_approx; /* counting: approximate (algo/sketch.h) */
+
+struct weir_limit {
+    uint64_t window_ns; /* W; for concurrency: how long a slot is leased, at least */
+    uint64_t step_ns;   /* T, whole part */
+    uint64_t cap_ns;    /* B·T (leaky: B·T too, the furthest a request may leave) */
+    uint64_t tag;       /* identity beside the request's bytes: domain, name, algorithm, window */
+    uint32_t step_num;
+    uint32_t step_den;
+    uint32_t cap_num;
+    uint32_t requests; /* L */
+    uint32_t burst;    /* B */
+    uint32_t window_s; /* W in seconds, saturated; see window_ns for the truth */
+    uint32_t buckets;
+    uint8_t algorithm; /* enum weir_algorithm */
+    bool count_rejected : 1;
+    bool round_up : 1;
+    bool refill_interval : 1;
+    bool is_host_scope : 1; /* scope: host (Redis is never asked) */
+    /* Bound to a table, before the rules are published (store/local.h): */
+    uint8_t window_class; /* the number that the table gave to this window length */
+    uint8_t generation;   /* of the rate, so that a changed rate rescales what is used */
+    uint32_t record;      /* the table's record of this limit, or WEIR_NO_RECORD */
+    const struct weir_approx *approx; /* NULL: counted exactly */
+};
+
+#define WEIR_NO_RECORD UINT32_MAX
+
+/* One limit's answer.  `before` is what was in use before this request, for statistics. */
+struct weir_verdict {
+    bool allowed;
+    uint64_t limit;
+    uint64_t remaining;
+    uint64_t reset_after_ns;
+    uint64_t retry_after_ns; /* WEIR_NEVER: waiting does not help */
+    uint64_t delay_ns;
+    uint64_t before;
+};
+
+/* 0, or WEIR_ERR_TOO_LARGE; *why then names the first bound that is not kept, in words fit for
+ * an error message ("burst 5000000 at 1 per year takes longer than 146 years to refill"), in a
+ * buffer of the caller's.  window_class, generation, record, tag and approx are left zero. */
+WEIR_MUST_CHECK int weir_limit_init(struct weir_limit *out, const struct weir_limit_spec *spec,
+                                    char *why, size_t why_len);
+
+/* The same limit with another L (and B, where B followed L): for per-value overrides. */
+WEIR_MUST_CHECK int weir_limit_with(struct weir_limit *out, const struct weir_limit *base,
+                                    uint32_t requests, uint32_t burst, char *why, size_t why_len);
+
+/* Seconds in a unit; 0 for WEIR_UNIT_UNKNOWN or a number that is none. */
+uint64_t weir_unit_seconds(enum weir_unit unit);
+/* "second", "minute" ...; NULL for what is none. */
+const char *weir_unit_name(enum weir_unit unit);
+const char *weir_algorithm_name(enum weir_algorithm algorithm);
+
+#endif

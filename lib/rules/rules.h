@@ -1,0 +1,104 @@
+/* rules.h - what the rules files say, compiled into one immutable tree.
+ *
+ *     file -> draft (yaml.c)  ->  validated as a whole, compiled (compile.c)  ->  matched (match.c)
+ *
+ * A set of rules is built whole in one arena, from all files at once, or not at all.  All errors of all
+ * files are reported, each `file:line:column: text`.  Matching follows envoyproxy/ratelimit: at each
+ * level one child is chosen - exact value, path pattern (most literal segments), CIDR (longest prefix),
+ * wildcards and regexes in the order of the file, bare key - and what is chosen stays chosen.
+ *
+ * Purity: match() does no I/O, reads no clock and allocates nothing.
+ * Threads: a set is immutable after load, but for what store binding fills in before it is published.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_RULES_RULES_H
+#define WEIR_RULES_RULES_H
+
+#include "algo/limit.h"
+#include "base/maxima.h"
+
+#include <weir/types.h>
+#include <weir/weir.h>
+
+struct weir_rules; /* opaque: the arena, the domains and their trees */
+
+/* How the value of one level enters a counter's identity. */
+enum weir_part {
+    WEIR_PART_VALUE,  /* the request's own value */
+    WEIR_PART_SHARED, /* the rule's pattern: all that match share one counter */
+    WEIR_PART_PREFIX, /* an address, cut to a prefix */
+};
+
+/* One counter of a rule: a limit, and to which prefix addresses are cut for it.  A rule has
+ * (number of limits) x (number of prefix tiers) of them; all must allow, or none is charged. */
+struct weir_rule_limit {
+    struct weir_limit limit;
+    uint8_t ipv4_prefix; /* for levels that are WEIR_PART_PREFIX; 0..32 */
+    uint8_t ipv6_prefix; /* 0..128 */
+    uint8_t ordinal;     /* position in the rule's list */
+};
+
+/* A descriptor node that has a limit. */
+struct weir_rule {
+    struct weir_rule_info info;      /* of its first limit; what callers see */
+    struct weir_rule_limit *limits;  /* limit_count of them, at most WEIR_LIMITS_MAX */
+    const struct weir_str *replaces; /* names of other limits that this one replaces */
+    uint32_t replaces_count;
+    uint32_t index; /* dense, 0.. in this set, in the order of the files */
+    uint8_t limit_count;
+    bool is_unlimited : 1; /* then limit_count is 0 */
+    bool is_shadow : 1;
+    bool is_quota : 1;
+    bool has_detailed_metric : 1;
+    uint64_t stats_id; /* hash of domain and id: names its statistics in the table */
+};
+
+struct weir_domain; /* opaque: one domain's tree */
+
+/* What one descriptor met. */
+struct weir_match {
+    const struct weir_rule *rule;         /* NULL: no limit applies */
+    const struct weir_rule_limit *limits; /* rule->limits, or those of a per-value override */
+    uint8_t limit_count;
+    bool has_shared_parts; /* some part[] is not WEIR_PART_VALUE */
+    uint8_t part[WEIR_ENTRIES_MAX];             /* enum weir_part for each entry */
+    struct weir_str shared[WEIR_ENTRIES_MAX];   /* where part[i] is WEIR_PART_SHARED: the pattern */
+};
+
+struct weir_rules_options {
+    const char *path;   /* file or directory */
+    bool merge_domains; /* as MERGE_DOMAIN_CONFIG */
+    weir_log_fn log;    /* every error and warning, one line each; may be NULL */
+    void *log_ctx;
+};
+
+/* Loads, validates and compiles.  0, or WEIR_ERR_RULES, WEIR_ERR_IO, WEIR_ERR_NOMEM; all that is wrong
+ * has been logged then and *out is untouched. */
+WEIR_MUST_CHECK int weir_rules_load(struct weir_rules **out, const struct weir_rules_options *options);
+/* The same from memory (one file, named `name` in messages): for tests and fuzzing. */
+WEIR_MUST_CHECK int weir_rules_load_text(struct weir_rules **out, struct weir_str text,
+                                         const char *name, const struct weir_rules_options *options);
+void weir_rules_free(struct weir_rules *rules);
+
+const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, struct weir_str name);
+/* `atomic:` of the domain: a refused request consumes nothing anywhere. */
+bool weir_domain_is_atomic(const struct weir_domain *domain);
+struct weir_str weir_domain_name(const struct weir_domain *domain);
+/* Identity of the domain, part of every counter's: a hash of its name, the same in every process. */
+uint64_t weir_domain_tag(const struct weir_domain *domain);
+
+/* Finds the rule of one descriptor.  entries must be within the maxima. */
+void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,
+                      uint32_t entry_count, struct weir_match *out);
+
+/* All rules of the set, in the order of their index. */
+uint32_t weir_rules_count(const struct weir_rules *rules);
+struct weir_rule *weir_rules_at(const struct weir_rules *rules, uint32_t index);
+
+/* Every limit of the set, those of per-value overrides included, so that each can be bound to a
+ * table.  Numbered 0.. in a fixed order: tickets name limits by this number. */
+uint32_t weir_rules_limit_count(const struct weir_rules *rules);
+struct weir_limit *weir_rules_limit_at(const struct weir_rules *rules, uint32_t number);
+/* The number of a limit that came from this set. */
+uint32_t weir_rules_limit_number(const struct weir_rules *rules, const struct weir_limit *limit);
+
+#endif

@@ -1,0 +1,47 @@
+/* local.h - applies a limit to a key's state in the shared-memory table, atomically.
+ *
+ * The store finds the slot, lets the algorithm compute, and swaps the result in; where another
+ * process was faster it computes again.  It knows nothing of rules, requests or protocols: a key
+ * is a 64-bit hash, a limit is a struct weir_limit.
+ *
+ * Threads: any number, in any number of processes, on one table.
+ * Time: an argument.  Allocation: none.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_STORE_LOCAL_H
+#define WEIR_STORE_LOCAL_H
+
+#include "algo/limit.h"
+
+struct weir_table;
+
+/* Before rules are published: registers the limit's window length and rate in the table, so that
+ * generation, window_class, record and approx are set.  0, or WEIR_ERR_FULL where the table knows
+ * WEIR_WINDOWS_MAX window lengths already or has no room for an approximate limit's sketch. */
+WEIR_MUST_CHECK int weir_local_bind(struct weir_table *table, struct weir_limit *limit);
+
+/* Brings the key's memory near.  For batches: prefetch all, then decide each. */
+void weir_local_prefetch(const struct weir_table *table, uint64_t key);
+
+/* Decides and charges.  *mark receives what a ticket needs (concurrency, leaky bucket), else 0. */
+void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark);
+
+/* What take() would answer now; changes nothing.  With count_rejected off (all or nothing). */
+void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out);
+
+/* Gives hits back: floors at unused.  A leaky bucket's place cannot be told from later ones
+ * without its mark, so here it keeps its count (see weir_local_release). */
+void weir_local_give(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out);
+
+/* Gives back what take() marked: concurrency slots that have not expired, or the place in a
+ * leaky bucket's queue if it is still the last.  Otherwise does nothing. */
+void weir_local_release(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                        uint64_t now_ns, uint64_t hits, uint64_t mark);
+
+/* Moves a concurrency mark's deadline on.  0, or WEIR_ERR_NOT_FOUND. */
+WEIR_MUST_CHECK int weir_local_renew(struct weir_table *table, const struct weir_limit *limit,
+                                     uint64_t key, uint64_t now_ns, uint64_t hits, uint64_t *mark);
+
+#endif
