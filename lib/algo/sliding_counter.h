@@ -1,0 +1,28 @@
+/* sliding_counter.h - two counters, the older weighted by how much of it the rolling window still covers.
+ *
+ * estimate = current + round(previous * (W - e) / W), e = t mod W, in exact integers, rounded down
+ * (or up).  Allowed iff estimate + hits <= L.  On steady traffic within a fraction of a percent of the
+ * log; an adversary can pass up to 2L in a rolling window.
+ *
+ * A zeroed state is an unused one.
+ * Purity: no clock, no malloc, no I/O.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ALGO_SLIDING_COUNTER_H
+#define WEIR_ALGO_SLIDING_COUNTER_H
+
+#include "algo/limit.h"
+
+struct weir_slide {
+    uint64_t index; /* floor(t/W) of `current` */
+    uint64_t previous;
+    uint64_t current; /* both saturate at the caller's count_max */
+};
+
+/* count_max: the most that the caller's state can hold (a slot's half, or a wide state). */
+void weir_sliding_counter_take(const struct weir_limit *limit, struct weir_slide *state,
+                               uint64_t count_max, uint64_t now_ns, uint64_t hits,
+                               struct weir_verdict *out);
+/* Gives back from current first, then from previous. */
+void weir_sliding_counter_give(const struct weir_limit *limit, struct weir_slide *state,
+                               uint64_t now_ns, uint64_t hits, struct weir_verdict *out);
+
+#endif

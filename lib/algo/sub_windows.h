@@ -1,0 +1,56 @@
+/* sub_windows.h - the sliding counter in N sub-windows (`buckets: N`), the oldest counted in full.
+ *
+ * W is cut into N sub-windows of w = W/N nanoseconds (N divides W).  A hit counts until its whole
+ * sub-window is more than W old: at an instant in sub-window m, the sub-windows m-N .. m count.  Never more than L in
+ * any rolling window; a refusal lasts at most W/N longer than the log's.
+ *
+ * Kept are not N counters but running totals (modulo 2^32):
+ *
+ *     total   hits ever
+ *     base    the total when sub-window `index`, the newest, was opened
+ *     cells   a ring: for each sub-window that was opened, the total at its opening
+ *             cell[a mod (N+1)] = a, low 32 bits << 32 | total at the opening of a
+ *
+ * What counts is total minus the opening total of the oldest opened sub-window in m-N .. m.  {index, base, total} is
+ * changed by one swap; the cell of `index` is written afterwards, by whoever comes next (it follows from the state
+ * alone: weir_sub_cell), so a process may die between the two.
+ *
+ * Before take() or give() the cell of `index` must be in place.  A zeroed state is an unused one.  A clock that
+ * went back never opens an older sub-window; a state more than N sub-windows ahead is pulled back to N ahead, with all
+ * that counts in one sub-window.
+ * Purity: no clock, no malloc, no I/O.  Cells are read with relaxed atomic loads: a stale read is found out by the
+ * swap of the state.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ALGO_SUB_WINDOWS_H
+#define WEIR_ALGO_SUB_WINDOWS_H
+
+#include "algo/limit.h"
+
+struct weir_sub {
+    uint64_t index; /* below 2^40 */
+    uint32_t base;
+    uint32_t total;
+};
+
+/* Cells that a limit needs: N + 1. */
+static inline uint32_t weir_sub_cells(const struct weir_limit *limit)
+{
+    return limit->buckets + 1;
+}
+
+/* What must be in cell (state->index mod (N+1)). */
+static inline uint64_t weir_sub_cell(const struct weir_sub *state)
+{
+    return state->index << 32 | state->base;
+}
+
+void weir_sub_windows_take(const struct weir_limit *limit, struct weir_sub *state,
+                           const uint64_t *cells, uint64_t now_ns, uint64_t hits,
+                           struct weir_verdict *out);
+void weir_sub_windows_give(const struct weir_limit *limit, struct weir_sub *state,
+                           const uint64_t *cells, uint64_t now_ns, uint64_t hits,
+                           struct weir_verdict *out);
+/* Hits that count now: for eviction. */
+uint32_t weir_sub_windows_used(const struct weir_limit *limit, const struct weir_sub *state,
+                               const uint64_t *cells, uint64_t now_ns);
+
+#endif

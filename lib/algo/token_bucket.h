@@ -1,0 +1,44 @@
+/* token_bucket.h - B tokens, refilled at L per W; a request takes its hits or is refused.
+ *
+ * Continuous refill keeps one number: the instant `full_at` when the bucket is full again (GCRA).
+ * tokens(t) = B - (full_at - t)/T.  A take of h moves full_at by h*T; it is allowed iff full_at is then at
+ * most B*T from now.  At most B + floor(L*x/W) pass in any interval x.
+ *
+ * Interval refill keeps the tick and what is in use: L tokens come back at every whole multiple of W
+ * since the epoch.
+ *
+ * A zeroed state is an unused one.  A state from the future is clamped to what an empty bucket
+ * could have produced, so that a clock that went back locks nobody out for long.
+ *
+ * Purity: no clock, no malloc, no I/O.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ALGO_TOKEN_BUCKET_H
+#define WEIR_ALGO_TOKEN_BUCKET_H
+
+#include "algo/limit.h"
+
+/* An instant: ns + num/den nanoseconds, den the limit's step_den.  Token and leaky buckets. */
+struct weir_tat {
+    uint64_t ns;
+    uint32_t num;
+};
+
+struct weir_tick {
+    uint64_t tick; /* floor(t/W) at the last refill */
+    uint64_t used; /* tokens missing from a full bucket, at most 2^32 - 1 */
+};
+
+void weir_token_bucket_take(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,
+                            uint64_t hits, struct weir_verdict *out);
+void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,
+                            uint64_t hits, struct weir_verdict *out);
+void weir_token_tick_take(const struct weir_limit *limit, struct weir_tick *state, uint64_t now_ns,
+                          uint64_t hits, struct weir_verdict *out);
+void weir_token_tick_give(const struct weir_limit *limit, struct weir_tick *state, uint64_t now_ns,
+                          uint64_t hits, struct weir_verdict *out);
+
+/* The rate of a rule was changed live: the same tokens in use, at the new rate.  Rounded up.  Also
+ * right for leaky buckets: the same number of places taken. */
+void weir_tat_rescale(struct weir_tat *state, uint64_t now_ns, const struct weir_limit *to,
+                      uint32_t from_requests);
+
+#endif
