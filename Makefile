@@ -1,0 +1,34 @@
+# The front door.  Every target first installs what is missing (tools/setup), then calls meson or a
+# script; nothing is decided here.
+.PHONY: help build run test bench lint fuzz coverage install clean
+.DEFAULT_GOAL := help
+
+help:     ## this list
+	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' Makefile | expand -t 18
+
+build:    ## compile everything; the program is build/weir
+	@tools/setup build test && tools/configure build && ninja -C build --quiet
+
+run: build ## a live demonstration in the terminal
+	@build/weir demo
+
+test:     ## all tests, also under the sanitizers
+	@tools/setup build test && tools/test
+
+bench: build ## how fast a decision is, and how near to what the machine allows
+	@build/weir bench
+
+lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, sizes
+	@tools/setup build test lint && tools/lint
+
+fuzz:     ## every fuzz target for FUZZ_SECONDS (60)
+	@tools/setup build test fuzz && tools/fuzz
+
+coverage: ## line coverage of lib/, at least 90%
+	@tools/setup build test lint && tools/coverage
+
+install: build ## into PREFIX (/usr/local), below DESTDIR if set
+	@meson configure build --prefix $(or $(PREFIX),/usr/local) && meson install -C build --quiet
+
+clean:    ## remove all build folders
+	@rm -rf build build-*
