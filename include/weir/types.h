@@ -110,13 +110,29 @@ struct weir_rule_info {
     enum weir_algorithm algorithm;
 };
 
-/* What must be handed back to return a concurrency slot, or a place in a leaky bucket's queue. */
+#define WEIR_PLACES_MAX 8 /* as many as one rule can have limits */
+
+/* One concurrency slot, or one place in a leaky bucket's queue.  Not for callers to read: it tells
+ * the table all it must know, so a ticket stays good when the rules change, and in every process
+ * on the same table. */
+struct weir_place {
+    uint64_t key;
+    uint64_t mark; /* the deadline, or the place */
+    uint32_t requests;
+    uint32_t burst;
+    uint32_t window_s;
+    uint32_t record;
+    uint8_t algorithm;
+    uint8_t window_class;
+    uint8_t generation;
+};
+
+/* What must be handed back to return concurrency slots, or a leaky bucket's last place.  Plain
+ * data, which may be moved, but is released once: slots that end together cannot be told apart. */
 struct weir_ticket {
-    uint64_t key;  /* 0: nothing to release */
-    uint64_t mark; /* the deadline or the place */
-    uint32_t hits;
-    uint32_t limit; /* which limit of the rules it belongs to */
-    uint64_t generation;
+    uint64_t hits;
+    uint32_t count; /* of places; 0: nothing to release */
+    struct weir_place places[WEIR_PLACES_MAX];
 };
 
 struct weir_status {

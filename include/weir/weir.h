@@ -77,10 +77,9 @@ WEIR_API WEIR_MUST_CHECK int weir_check(struct weir_session *s, const struct wei
 WEIR_API void weir_check_many(struct weir_session *s, const struct weir_request *requests, size_t n,
                               uint64_t now_ns, struct weir_decision *outs, int *results);
 
-/* Gives back what a ticket stands for: concurrency slots, or a leaky bucket's last place.
- * Releasing twice, or after the deadline, does nothing. */
-WEIR_API void weir_release(struct weir_session *s, const struct weir_ticket *ticket,
-                           uint64_t now_ns);
+/* Gives back what a ticket stands for: concurrency slots, or a leaky bucket's last place; the
+ * ticket is empty then.  Releasing an empty ticket, or after the deadline, does nothing. */
+WEIR_API void weir_release(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_ns);
 
 /* Moves a concurrency ticket's deadline on, for requests that outlive it.  0, or
  * WEIR_ERR_NOT_FOUND where the slot has expired already. */
