@@ -104,7 +104,7 @@ static void mix_spreads_every_bit_over_all_others(void **state)
             uint64_t x = i * UINT64_C(0x9e3779b97f4a7c15);
             uint64_t changed = weir_mix64(x) ^ weir_mix64(x ^ UINT64_C(1) << in);
             for (unsigned out = 0; out < 64; out++)
-                flips[out] += changed >> out & 1;
+                flips[out] += (unsigned)(changed >> out & 1);
         }
         for (unsigned out = 0; out < 64; out++)
             assert_in_range(flips[out], SAMPLES * 3 / 8, SAMPLES * 5 / 8);
