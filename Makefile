@@ -1,6 +1,6 @@
 # The front door.  Every target first installs what is missing (tools/setup), then calls meson or a
 # script; nothing is decided here.
-.PHONY: help build run test bench lint fuzz coverage install clean
+.PHONY: help build run test bench lint format fuzz coverage install clean
 .DEFAULT_GOAL := help
 
 help:     ## this list
@@ -20,6 +20,9 @@ bench: build ## how fast a decision is, and how near to what the machine allows
 
 lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, sizes
 	@tools/setup build test lint && tools/lint
+
+format:   ## let clang-format have its way
+	@tools/setup lint && git ls-files '*.[ch]' | xargs clang-format -i
 
 fuzz:     ## every fuzz target for FUZZ_SECONDS (60)
 	@tools/setup build test fuzz && tools/fuzz
