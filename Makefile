@@ -7,7 +7,7 @@ help:     ## this list
 	@sed -n 's/^\([a-z]*\): .*## /  make \1\t/p' Makefile | expand -t 18
 
 build:    ## compile everything; the program is build/weir
-	@tools/setup build test && tools/configure build && ninja -C build --quiet
+	@tools/setup build test && tools/build build
 
 run: build ## a live demonstration in the terminal
 	@build/weir demo
@@ -30,8 +30,8 @@ fuzz:     ## every fuzz target for FUZZ_SECONDS (60)
 coverage: ## line coverage of lib/, at least 90%
 	@tools/setup build test lint && tools/coverage
 
-install: build ## into PREFIX (/usr/local), below DESTDIR if set
-	@meson configure build --prefix $(or $(PREFIX),/usr/local) && meson install -C build --quiet
+install:  ## into PREFIX (/usr/local), below DESTDIR if that is set
+	@tools/setup build test && tools/build build $(PREFIX:%=--prefix=%) && meson install -C build --no-rebuild --quiet
 
 clean:    ## remove all build folders
 	@rm -rf build build-*
