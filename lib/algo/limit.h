@@ -47,7 +47,7 @@ struct weir_approx; /* counting: approximate (algo/sketch.h) */
 struct weir_limit {
     uint64_t window_ns; /* W; for concurrency: how long a slot is leased, at least */
     uint64_t step_ns;   /* T, whole part */
-    uint64_t cap_ns;    /* B·T (leaky: B·T too, the furthest a request may leave) */
+    uint64_t cap_ns;    /* B*T; interval refill: at most WEIR_BUCKET_SPAN_NS_MAX of it */
     uint64_t tag;       /* identity beside the request's bytes: domain, name, algorithm, window */
     uint32_t step_num;
     uint32_t step_den;
@@ -80,6 +80,17 @@ struct weir_verdict {
     uint64_t delay_ns;
     uint64_t before;
 };
+
+/* L = 0 refuses every hit for good, and touches no state: no rate, nothing to divide by. */
+static inline bool weir_limit_is_closed(const struct weir_limit *limit, uint64_t hits,
+                                        struct weir_verdict *out)
+{
+    if (limit->requests > 0)
+        return false;
+    *out = (struct weir_verdict){.allowed = hits == 0,
+                                 .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
+    return true;
+}
 
 /* 0, or WEIR_ERR_TOO_LARGE; *why then names the first bound that is not kept, in words fit for
  * an error message ("burst 5000000 at 1 per year takes longer than 146 years to refill"), in a

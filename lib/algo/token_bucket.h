@@ -1,8 +1,8 @@
 /* token_bucket.h - B tokens, refilled at L per W; a request takes its hits or is refused.
  *
  * Continuous refill keeps one number: the instant `full_at` when the bucket is full again (GCRA).
- * tokens(t) = B - (full_at - t)/T.  A take of h moves full_at by h*T; it is allowed iff full_at is then at
- * most B*T from now.  At most B + floor(L*x/W) pass in any interval x.
+ * tokens(t) = B - (full_at - t)/T.  A take of h moves full_at by h*T; it is allowed iff full_at
+ * is then at most B*T from now.  At most B + floor(L*x/W) pass in any interval x.
  *
  * Interval refill keeps the tick and what is in use: L tokens come back at every whole multiple of W
  * since the epoch.
@@ -37,7 +37,8 @@ void weir_token_tick_give(const struct weir_limit *limit, struct weir_tick *stat
                           uint64_t hits, struct weir_verdict *out);
 
 /* The rate of a rule was changed live: the same tokens in use, at the new rate.  Rounded up.  Also
- * right for leaky buckets: the same number of places taken. */
+ * right for leaky buckets: the same number of places taken.  The window is the same; from_requests
+ * is the L of before. */
 void weir_tat_rescale(struct weir_tat *state, uint64_t now_ns, const struct weir_limit *to,
                       uint32_t from_requests);
 

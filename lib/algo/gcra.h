@@ -1,0 +1,94 @@
+/* gcra.h - what token bucket, leaky bucket and sketch have in common: one instant.
+ *
+ *      now                    full_at            now + cap
+ *       |<------ ahead ------->|                     |
+ *       |== T ==|== T ==|== T =|   free places       |        cap = places * T
+ *
+ * A bucket has `places`, each worth a step T of time.  full_at is when all of them are free
+ * again; ahead = full_at - now is what is in use.  A take of h hits moves full_at by h*T, and is
+ * allowed iff ahead is then at most cap.  A token bucket has B places, a leaky bucket B + 1: B
+ * waiting and one leaving.
+ *
+ * Nothing here divides more than once, and that by T.
+ *
+ * Purity: no clock, no malloc, no I/O.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ALGO_GCRA_H
+#define WEIR_ALGO_GCRA_H
+
+#include "algo/math.h"
+#include "algo/token_bucket.h"
+
+struct weir_gcra {
+    uint64_t places;
+    struct weir_span step;
+    struct weir_span cap;
+    uint32_t den;
+};
+
+static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
+{
+    struct weir_gcra g = {
+        .places = limit->burst,
+        .step = {.ns = limit->step_ns, .num = limit->step_num},
+        .cap = {.ns = limit->cap_ns, .num = limit->cap_num},
+        .den = limit->step_den,
+    };
+    if (limit->algorithm == WEIR_LEAKY_BUCKET) {
+        g.places++;
+        g.cap = weir_span_add(g.cap, g.step, g.den);
+    }
+    return g;
+}
+
+/* What is in use, between nothing and all: a state from the future is cut to an empty bucket. */
+static inline struct weir_span weir_gcra_ahead(const struct weir_gcra *g,
+                                               const struct weir_tat *state, uint64_t now_ns)
+{
+    struct weir_span ahead = {0};
+    if (state->ns >= now_ns)
+        ahead = (struct weir_span){.ns = state->ns - now_ns, .num = state->num};
+    return weir_span_less(g->cap, ahead) ? g->cap : ahead;
+}
+
+static inline struct weir_tat weir_gcra_tat(struct weir_span ahead, uint64_t now_ns)
+{
+    return (struct weir_tat){.ns = now_ns + ahead.ns, .num = ahead.num};
+}
+
+/* Decides and moves *state; delay_ns is left 0. */
+static inline void weir_gcra_take(const struct weir_gcra *g, struct weir_tat *state,
+                                  uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
+{
+    struct weir_span ahead = weir_gcra_ahead(g, state, now_ns);
+    uint64_t used = weir_span_steps(ahead, g->step, g->den);
+    *out = (struct weir_verdict){.limit = g->places, .before = used};
+    if (hits > g->places) {
+        out->retry_after_ns = WEIR_NEVER;
+    } else {
+        struct weir_span next =
+            weir_span_add(ahead, weir_span_times(g->step, hits, g->den), g->den);
+        out->allowed = !weir_span_less(g->cap, next);
+        if (out->allowed) {
+            ahead = next;
+            used += hits; /* the ceiling of a sum with a whole number */
+        } else {
+            out->retry_after_ns = weir_span_ceil(weir_span_sub(next, g->cap, g->den));
+        }
+    }
+    *state = weir_gcra_tat(ahead, now_ns);
+    out->remaining = g->places - used;
+    out->reset_after_ns = weir_span_ceil(ahead);
+}
+
+/* Frees `hits` places, down to unused. */
+static inline void weir_gcra_give(const struct weir_gcra *g, struct weir_tat *state,
+                                  uint64_t now_ns, uint64_t hits)
+{
+    struct weir_span ahead = weir_gcra_ahead(g, state, now_ns);
+    struct weir_span back = weir_span_times(g->step, weir_min(hits, g->places), g->den);
+    ahead = weir_span_less(ahead, back) ? (struct weir_span){0}
+                                        : weir_span_sub(ahead, back, g->den);
+    *state = weir_gcra_tat(ahead, now_ns);
+}
+
+#endif
