@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/atomic.h"
+#include "engine/charge.h"
+#include "engine/combine.h"
+#include "engine/plan.h"
+#include "engine/publish.h"
+
+static void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
+                   struct weir_decision *out)
+{
+    if (plan->is_atomic) {
+        weir_atomic_decide(s, plan, now_ns, out->statuses);
+    } else {
+        for (uint32_t i = 0; i < plan->item_count; i++)
+            weir_charge_alone(s, &plan->items[i], now_ns, &out->statuses[i]);
+    }
+    out->status_count = plan->item_count;
+    out->overall = weir_combine(out->statuses, plan->item_count);
+    if (s->engine->options.shadow_mode)
+        out->overall = WEIR_CODE_OK; /* the statuses still say what each limit decided */
+}
+
+static int check_one(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
+                     bool is_refund, struct weir_decision *out)
+{
+    weir_plan_reset(s);
+    int err = weir_plan(s, weir_publish_hold(s), request, is_refund, false);
+    if (err)
+        return err;
+    decide(s, &s->plans[0], now_ns, out);
+    return 0;
+}
+
+int weir_check(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
+               struct weir_decision *out)
+{
+    return check_one(s, request, now_ns, false, out);
+}
+
+int weir_refund(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
+                struct weir_decision *out)
+{
+    return check_one(s, request, now_ns, true, out);
+}
+
+/* Plans as many of n requests as the session has room for, at least one; says how many. */
+static size_t plan_some(struct weir_session *s, const struct weir_published *published,
+                        const struct weir_request *requests, size_t n, int *results)
+{
+    size_t planned = 0;
+    weir_plan_reset(s);
+    do {
+        results[planned] = weir_plan(s, published, &requests[planned], false, n > 1);
+        planned++;
+    } while (planned < n && weir_plan_has_room(s, requests[planned].descriptor_count));
+    return planned;
+}
+
+void weir_check_many(struct weir_session *s, const struct weir_request *requests, size_t n,
+                     uint64_t now_ns, struct weir_decision *outs, int *results)
+{
+    const struct weir_published *published = weir_publish_hold(s);
+    while (n > 0) {
+        size_t planned = plan_some(s, published, requests, n, results);
+        struct weir_plan *plan = s->plans;
+        for (size_t i = 0; i < planned; i++) {
+            if (results[i] == 0)
+                decide(s, plan++, now_ns, &outs[i]);
+        }
+        requests += planned;
+        outs += planned;
+        results += planned;
+        n -= planned;
+    }
+}

@@ -1,0 +1,112 @@
+/* engine.h - the inside of struct weir: a request comes in, limits are charged, a decision goes out.
+ *
+ *     plan    each descriptor -> its rule -> the counters that it meets     no state is touched
+ *     charge  each counter is taken, all of a descriptor or none            the store
+ *     combine the statuses -> one answer
+ *
+ * A request is planned whole before anything is charged, for three reasons: a bad request must count
+ * nothing, `replaces` must know all the rules that matched, and the memory of all counters can be
+ * fetched at once.  A plan lives in the session, so a decision allocates nothing.
+ *
+ * Rules are published with one store (publish.h); a session holds the version that it last used.
+ *
+ * Purity: no clock and no I/O but in open and reload.
+ * Threads: one session, one thread.  The engine's lock guards the lists of sessions and of old rules,
+ *          and is never taken while deciding.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_ENGINE_H
+#define WEIR_ENGINE_ENGINE_H
+
+#include "base/maxima.h"
+#include "rules/rules.h"
+#include "rules/watch.h"
+#include "store/local.h"
+#include "table/table.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <weir/weir.h>
+
+#define WEIR_CHARGES_MAX (WEIR_DESCRIPTORS_MAX * WEIR_LIMITS_MAX) /* of one request */
+#define WEIR_UNITS (WEIR_UNIT_WEEK + 1)
+
+/* One version of the rules.  Immutable once published, but for `holds` and `next`. */
+struct weir_published {
+    struct weir_rules *rules; /* NULL: there are none, and no domain exists */
+    uint64_t generation;
+    uint32_t holds;              /* readers that are no sessions; under the engine's lock */
+    struct weir_published *next; /* in the list of old versions; under the engine's lock */
+    uint32_t stats[];            /* by rule->index: the number under which a rule counts */
+};
+
+struct weir {
+    struct weir_table *table;
+    struct weir_options options; /* rules_path is ours, table_path is not kept */
+    float near_ratio;
+    struct weir_limit overrides[WEIR_UNITS]; /* by unit: what a request's own limit starts from */
+    struct weir_rules_watch *watch;          /* NULL: no rules to watch */
+
+    _Atomic(struct weir_published *) current;
+    _Atomic uint64_t generation;
+
+    pthread_mutex_t lock; /* for what follows; see the head of this file */
+    struct weir_session *sessions;
+    struct weir_published *old; /* no longer current, perhaps held */
+    uint32_t session_number;
+};
+
+/* One counter that a request meets. */
+struct weir_charge {
+    const struct weir_limit *limit;
+    uint64_t key;
+    uint64_t hits;
+    uint64_t mark;  /* what a ticket needs, once taken */
+    uint32_t order; /* of its rule in the files */
+    bool is_taken;
+    struct weir_verdict verdict;
+};
+
+/* What one descriptor comes to. */
+struct weir_item {
+    const struct weir_rule *rule; /* NULL: nothing applies, or the request's own limit does */
+    struct weir_charge *charges;
+    uint32_t charge_count; /* 0: nothing to decide, the answer is OK */
+    uint32_t stat;
+    uint64_t hits;
+    enum weir_unit unit;
+    bool is_refund;
+    bool is_unlimited;
+    bool is_quota;
+    bool is_shadow;
+};
+
+/* What one request comes to. */
+struct weir_plan {
+    struct weir_item *items;
+    uint32_t item_count;
+    bool is_atomic;
+};
+
+struct weir_session {
+    struct weir *engine;
+    const struct weir_published *mine;           /* the same as held, for the owner alone */
+    _Atomic(const struct weir_published *) held; /* what must not be freed under us */
+    struct weir_session *next;                   /* under the engine's lock */
+    uint32_t number;                             /* which share of the statistics is ours */
+
+    uint32_t plan_count, item_count, charge_count;
+    struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
+    struct weir_item items[WEIR_DESCRIPTORS_MAX];
+    struct weir_charge charges[WEIR_CHARGES_MAX];
+    struct weir_charge *order[WEIR_CHARGES_MAX];
+    struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
+    struct weir_match match;
+    uint8_t *identity; /* WEIR_IDENTITY_MAX bytes */
+};
+
+/* One line to the engine's log, if it has one. */
+__attribute__((format(printf, 3, 4))) void weir_engine_log(const struct weir *w,
+                                                           enum weir_level level, const char *text,
+                                                           ...);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/plan.h"
+
+#include "base/str.h"
+#include "engine/identity.h"
+
+/* Beside the units, so that the tag of a request's own limit is no other limit's. */
+#define OVERRIDE_SALT UINT64_C(0x6f76657272696465)
+
+/* Of limits that no rule stands for: after all that the files say. */
+#define ORDER_LAST UINT32_MAX
+
+void weir_plan_reset(struct weir_session *s)
+{
+    s->plan_count = s->item_count = s->charge_count = 0;
+}
+
+bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
+{
+    return s->plan_count < WEIR_DESCRIPTORS_MAX &&
+           descriptor_count <= WEIR_DESCRIPTORS_MAX - s->item_count;
+}
+
+static int check_descriptor(const struct weir_descriptor *d)
+{
+    if (d->entry_count > WEIR_ENTRIES_MAX)
+        return WEIR_ERR_TOO_LARGE;
+    for (uint32_t i = 0; i < d->entry_count; i++) {
+        if (d->entries[i].key.len > WEIR_KEY_LEN_MAX ||
+            d->entries[i].value.len > WEIR_VALUE_LEN_MAX)
+            return WEIR_ERR_TOO_LARGE;
+    }
+    if (d->override && weir_unit_seconds(d->override->unit) == 0)
+        return WEIR_ERR_OVERRIDE_UNIT;
+    return 0;
+}
+
+static int check_request(const struct weir_request *request)
+{
+    if (request->domain.len == 0)
+        return WEIR_ERR_DOMAIN_EMPTY;
+    if (request->descriptor_count == 0)
+        return WEIR_ERR_DESCRIPTORS_EMPTY;
+    if (request->domain.len > WEIR_DOMAIN_LEN_MAX ||
+        request->descriptor_count > WEIR_DESCRIPTORS_MAX)
+        return WEIR_ERR_TOO_LARGE;
+    for (uint32_t i = 0; i < request->descriptor_count; i++) {
+        int err = check_descriptor(&request->descriptors[i]);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+static void add_charge(struct weir_session *s, struct weir_item *item,
+                       const struct weir_limit *limit, uint64_t key)
+{
+    struct weir_charge *c = &item->charges[item->charge_count++];
+    c->limit = limit;
+    c->key = key;
+    c->hits = item->hits;
+    c->mark = 0;
+    c->order = item->rule ? item->rule->index : ORDER_LAST;
+    c->is_taken = false;
+    s->charge_count++;
+}
+
+/* The same counter met twice by one rule: an IPv4 client and a rule with tiers of IPv6 prefixes.  It
+ * is charged once, by the tightest. */
+static bool is_met_already(struct weir_item *item, const struct weir_limit *limit, uint64_t key)
+{
+    for (uint32_t i = 0; i < item->charge_count; i++) {
+        struct weir_charge *c = &item->charges[i];
+        if (c->key != key)
+            continue;
+        if (limit->requests < c->limit->requests)
+            c->limit = limit;
+        return true;
+    }
+    return false;
+}
+
+static void charge_rule(struct weir_session *s, struct weir_item *item,
+                        const struct weir_descriptor *d)
+{
+    const struct weir_hash_key *secret = weir_table_hash_key(s->engine->table);
+    const struct weir_match *m = &s->match;
+    if (!m->has_shared_parts) {
+        uint64_t hash = weir_identity_plain(secret, s->identity, d->entries, d->entry_count);
+        for (uint32_t i = 0; i < m->limit_count; i++) {
+            const struct weir_limit *limit = &m->limits[i].limit;
+            add_charge(s, item, limit, weir_identity_key(hash, limit->tag));
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < m->limit_count; i++) {
+        const struct weir_limit *limit = &m->limits[i].limit;
+        uint64_t hash = weir_identity_matched(secret, s->identity, d->entries, d->entry_count, m,
+                                              &m->limits[i]);
+        uint64_t key = weir_identity_key(hash, limit->tag);
+        if (!is_met_already(item, limit, key))
+            add_charge(s, item, limit, key);
+    }
+}
+
+/* A limit that the request brings: a fixed window, whatever the rules say. */
+static void plan_override(struct weir_session *s, struct weir_item *item,
+                          const struct weir_domain *domain, const struct weir_descriptor *d)
+{
+    struct weir_limit *limit = &s->overrides[item - s->items];
+    *limit = s->engine->overrides[d->override->unit];
+    limit->requests = limit->burst = d->override->requests_per_unit;
+    limit->tag = weir_mix64(weir_domain_tag(domain) ^ (OVERRIDE_SALT + d->override->unit));
+    item->unit = d->override->unit;
+    uint64_t hash = weir_identity_plain(weir_table_hash_key(s->engine->table), s->identity,
+                                        d->entries, d->entry_count);
+    add_charge(s, item, limit, weir_identity_key(hash, limit->tag));
+}
+
+static void plan_rule(struct weir_session *s, struct weir_item *item,
+                      const struct weir_published *published, const struct weir_domain *domain,
+                      const struct weir_descriptor *d)
+{
+    weir_rules_match(domain, d->entries, d->entry_count, &s->match);
+    const struct weir_rule *rule = s->match.rule;
+    if (!rule)
+        return;
+    item->rule = rule;
+    item->stat = published->stats[rule->index];
+    item->unit = rule->info.unit;
+    item->is_unlimited = rule->is_unlimited;
+    item->is_shadow = rule->is_shadow;
+    item->is_quota |= rule->is_quota;
+    if (rule->is_unlimited)
+        item->is_quota = false;
+    else
+        charge_rule(s, item, d);
+}
+
+static void plan_descriptor(struct weir_session *s, const struct weir_published *published,
+                            const struct weir_domain *domain, const struct weir_request *request,
+                            const struct weir_descriptor *d)
+{
+    struct weir_item *item = &s->items[s->item_count++];
+    *item = (struct weir_item){
+        .charges = &s->charges[s->charge_count],
+        .hits = d->has_hits                ? d->hits
+                : request->hits_addend > 1 ? request->hits_addend
+                                           : 1,
+        .is_refund = d->is_negative_hits,
+        .is_quota = s->engine->options.quota_mode,
+    };
+    if (!domain)
+        return;
+    if (d->override)
+        plan_override(s, item, domain, d);
+    else if (d->entry_count > 0)
+        plan_rule(s, item, published, domain, d);
+}
+
+static bool is_replaced(const struct weir_plan *plan, struct weir_str name)
+{
+    for (uint32_t i = 0; i < plan->item_count; i++) {
+        const struct weir_rule *rule = plan->items[i].rule;
+        for (uint32_t k = 0; rule && k < rule->replaces_count; k++) {
+            if (weir_str_eq(rule->replaces[k], name))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Drops every rule whose name some rule of the same request replaces: it is neither charged nor
+ * counted.  Two that replace each other both go, and what is unlimited stays, as upstream; hence
+ * all are judged before any is dropped. */
+static void drop_replaced(struct weir_session *s, struct weir_plan *plan)
+{
+    bool is_dropped[WEIR_DESCRIPTORS_MAX];
+    for (uint32_t i = 0; i < plan->item_count; i++) {
+        const struct weir_item *item = &plan->items[i];
+        is_dropped[i] = item->rule && !item->is_unlimited && item->rule->info.name.len > 0 &&
+                        is_replaced(plan, item->rule->info.name);
+    }
+    for (uint32_t i = 0; i < plan->item_count; i++) {
+        if (!is_dropped[i])
+            continue;
+        plan->items[i] = (struct weir_item){.is_quota = s->engine->options.quota_mode};
+    }
+}
+
+static void fetch(const struct weir_session *s, const struct weir_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->item_count; i++) {
+        const struct weir_item *item = &plan->items[i];
+        for (uint32_t k = 0; k < item->charge_count; k++)
+            weir_local_prefetch(s->engine->table, item->charges[k].key);
+    }
+}
+
+int weir_plan(struct weir_session *s, const struct weir_published *published,
+              const struct weir_request *request, bool is_refund, bool is_batch)
+{
+    int err = check_request(request);
+    if (err)
+        return err;
+    const struct weir_domain *domain =
+        published->rules ? weir_rules_domain(published->rules, request->domain) : NULL;
+    struct weir_plan *plan = &s->plans[s->plan_count++];
+    *plan = (struct weir_plan){
+        .items = &s->items[s->item_count],
+        .item_count = request->descriptor_count,
+        .is_atomic = domain && weir_domain_is_atomic(domain),
+    };
+    uint32_t replaces = 0;
+    for (uint32_t i = 0; i < request->descriptor_count; i++) {
+        plan_descriptor(s, published, domain, request, &request->descriptors[i]);
+        struct weir_item *item = &plan->items[i];
+        item->is_refund |= is_refund;
+        replaces += item->rule ? item->rule->replaces_count : 0;
+    }
+    if (replaces > 0)
+        drop_replaced(s, plan);
+    if (is_batch || plan->item_count > 1)
+        fetch(s, plan);
+    return 0;
+}

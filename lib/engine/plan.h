@@ -1,0 +1,26 @@
+/* plan.h - from a request to the counters that it meets, before any of them is touched.
+ *
+ * Planning checks the whole request against the maxima, finds each descriptor's rule, drops what other
+ * rules replace, and names the counters.  It changes nothing but the session, so a request that is
+ * refused here has counted nothing.
+ *
+ * Purity: no clock, no I/O, no allocation.  Threads: the session's own.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_PLAN_H
+#define WEIR_ENGINE_PLAN_H
+
+#include "engine/engine.h"
+
+/* Forgets all plans of the session. */
+void weir_plan_reset(struct weir_session *s);
+
+/* Whether another request of so many descriptors fits beside those planned. */
+bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count);
+
+/* Plans one request.  is_refund: give back whatever the descriptors say.  is_batch: others will be
+ * planned before this is charged, so its memory is fetched early.
+ * 0, or the errors of weir_check(); then the session is as before. */
+WEIR_MUST_CHECK int weir_plan(struct weir_session *s, const struct weir_published *published,
+                              const struct weir_request *request, bool is_refund, bool is_batch);
+
+#endif

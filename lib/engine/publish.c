@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/publish.h"
+
+#include <stdlib.h>
+
+static void published_free(struct weir_published *p)
+{
+    if (!p)
+        return;
+    weir_rules_free(p->rules);
+    free(p);
+}
+
+static int bind_limits(struct weir *w, const struct weir_rules *rules)
+{
+    uint32_t count = rules ? weir_rules_limit_count(rules) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        int err = weir_local_bind(w->table, weir_rules_limit_at(rules, i));
+        if (err) {
+            weir_engine_log(w, WEIR_LEVEL_ERROR,
+                            "the table cannot take these rules: %s (at most %d window lengths, and "
+                            "room for every approximate limit)",
+                            weir_strerror(err), WEIR_WINDOWS_MAX);
+            return err;
+        }
+    }
+    return 0;
+}
+
+int weir_publish(struct weir *w, struct weir_rules *take_rules)
+{
+    int err = bind_limits(w, take_rules);
+    if (err)
+        return err;
+    uint32_t count = take_rules ? weir_rules_count(take_rules) : 0;
+    struct weir_published *p = calloc(1, sizeof(*p) + count * sizeof(p->stats[0]));
+    if (!p)
+        return WEIR_ERR_NOMEM;
+    p->rules = take_rules;
+    for (uint32_t i = 0; i < count; i++)
+        p->stats[i] = weir_stats_claim(w->table, weir_rules_at(take_rules, i)->stats_id);
+
+    pthread_mutex_lock(&w->lock);
+    p->generation = atomic_load_explicit(&w->generation, memory_order_relaxed) + 1;
+    /* Pairs with hold_anew(): sequentially consistent, see the head of publish.h. */
+    struct weir_published *before = atomic_exchange_explicit(&w->current, p, memory_order_seq_cst);
+    /* Relaxed: a number to look at, nothing is reached through it. */
+    atomic_store_explicit(&w->generation, p->generation, memory_order_relaxed);
+    if (before) {
+        before->next = w->old;
+        w->old = before;
+    }
+    weir_publish_sweep(w);
+    pthread_mutex_unlock(&w->lock);
+    return 0;
+}
+
+static bool is_held(const struct weir *w, const struct weir_published *p)
+{
+    if (p->holds > 0)
+        return true;
+    for (const struct weir_session *s = w->sessions; s; s = s->next) {
+        /* Comes after the exchange in weir_publish(), in the one order of all. */
+        if (atomic_load_explicit(&s->held, memory_order_seq_cst) == p)
+            return true;
+    }
+    return false;
+}
+
+void weir_publish_sweep(struct weir *w)
+{
+    struct weir_published **link = &w->old;
+    while (*link) {
+        struct weir_published *p = *link;
+        if (is_held(w, p)) {
+            link = &p->next;
+            continue;
+        }
+        *link = p->next;
+        published_free(p);
+    }
+}
+
+void weir_publish_fini(struct weir *w)
+{
+    while (w->old) {
+        struct weir_published *p = w->old;
+        w->old = p->next;
+        published_free(p);
+    }
+    /* Relaxed, here and in borrow(): alone, or under the lock under which it was stored. */
+    published_free(atomic_load_explicit(&w->current, memory_order_relaxed));
+}
+
+struct weir_published *weir_publish_borrow(struct weir *w)
+{
+    pthread_mutex_lock(&w->lock);
+    struct weir_published *p = atomic_load_explicit(&w->current, memory_order_relaxed);
+    p->holds++;
+    pthread_mutex_unlock(&w->lock);
+    return p;
+}
+
+void weir_publish_return(struct weir *w, struct weir_published *p)
+{
+    pthread_mutex_lock(&w->lock);
+    p->holds--;
+    weir_publish_sweep(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
+const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
+{
+    _Atomic(struct weir_published *) *current = &s->engine->current;
+    const struct weir_published *p;
+    const struct weir_published *seen = atomic_load_explicit(current, memory_order_seq_cst);
+    do {
+        p = seen;
+        /* Pairs with weir_publish(): it stores current and then reads held; we the other way round. */
+        atomic_store_explicit(&s->held, p, memory_order_seq_cst);
+        seen = atomic_load_explicit(current, memory_order_seq_cst);
+    } while (seen != p);
+    s->mine = p;
+    return p;
+}

@@ -1,0 +1,50 @@
+/* publish.h - rules change while others decide: how a version appears, and when it is freed.
+ *
+ *     reload                               session
+ *     ------                               -------
+ *     current = new                        held = p            (what it read from current)
+ *     for each session: is old held?       is current still p? no: again
+ *
+ * Both sides write first and read afterwards, all four sequentially consistent; so either the session
+ * sees that current has moved on, or the reload sees that the old version is held.  A session that
+ * uses the same version as before reads one word and writes none.
+ *
+ * A session goes on holding its version between two calls, because what a status borrows (its rule)
+ * is good until then.  Old versions are looked through at every reload and when a session
+ * closes: there are never more of them than sessions.
+ *
+ * Rejected: counting references on every check, which makes all threads write to one line.
+ *
+ * Threads: hold() in the session's own; all else anywhere.  Allocation: at publishing only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_PUBLISH_H
+#define WEIR_ENGINE_PUBLISH_H
+
+#include "engine/engine.h"
+
+/* Binds all limits to the table and makes the rules current.  The rules are the engine's from
+ * then on; on failure they stay the caller's, and why has gone to the log. */
+WEIR_MUST_CHECK int weir_publish(struct weir *w, struct weir_rules *take_rules);
+
+/* Frees what nobody holds.  With the engine's lock held. */
+void weir_publish_sweep(struct weir *w);
+
+/* Frees everything: when there are no sessions any more. */
+void weir_publish_fini(struct weir *w);
+
+/* For readers without a session: the current version stays until it is returned. */
+struct weir_published *weir_publish_borrow(struct weir *w);
+void weir_publish_return(struct weir *w, struct weir_published *p);
+
+const struct weir_published *weir_publish_hold_anew(struct weir_session *s);
+
+/* The version that this call works with; good until the session's next call. */
+static inline const struct weir_published *weir_publish_hold(struct weir_session *s)
+{
+    /* Acquire pairs with the store in weir_publish(): who sees the version sees what is in it. */
+    const struct weir_published *p =
+        atomic_load_explicit(&s->engine->current, memory_order_acquire);
+    return __builtin_expect(p == s->mine, 1) ? p : weir_publish_hold_anew(s);
+}
+
+#endif

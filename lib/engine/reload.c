@@ -1,0 +1,53 @@
+/* Watching the rules: what is new is loaded and published, what is bad is said once and left.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/publish.h"
+
+#include <time.h>
+
+#define NOTHING_TO_WATCH_MS 3600000
+
+int weir_watch_fd(struct weir *w)
+{
+    return w->watch ? weir_rules_watch_fd(w->watch) : -1;
+}
+
+/* The time of the machine, not of the table: how long files have been quiet is no decision. */
+static uint64_t monotonic_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static int reload(struct weir *w)
+{
+    struct weir_rules *rules = NULL;
+    struct weir_rules_options how = {
+        .path = w->options.rules_path,
+        .merge_domains = w->options.merge_domains,
+        .log = w->options.log,
+        .log_ctx = w->options.log_ctx,
+    };
+    int err = weir_rules_load(&rules, &how);
+    if (!err)
+        err = weir_publish(w, rules);
+    if (err) {
+        weir_rules_free(rules);
+        weir_engine_log(w, WEIR_LEVEL_ERROR, "%s: %s; the rules stay as they were",
+                        w->options.rules_path, weir_strerror(err));
+        return err;
+    }
+    weir_engine_log(w, WEIR_LEVEL_INFO, "%s: new rules, generation %llu", w->options.rules_path,
+                    (unsigned long long)weir_rules_generation(w));
+    return 1;
+}
+
+int weir_watch_step(struct weir *w, int *timeout_ms)
+{
+    if (!w->watch) {
+        *timeout_ms = NOTHING_TO_WATCH_MS;
+        return 0;
+    }
+    return weir_rules_watch_step(w->watch, monotonic_ms(), timeout_ms) ? reload(w) : 0;
+}

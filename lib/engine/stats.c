@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/stats.h"
+
+#include "base/str.h"
+#include "engine/publish.h"
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* a - b, or 0 where b is greater. */
+static uint64_t above(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,
+                                bool is_shadow)
+{
+    uint64_t limit = verdict->limit, before = verdict->before;
+    uint64_t after = before > UINT64_MAX - hits ? UINT64_MAX : before + hits;
+    uint64_t near = (uint64_t)((float)limit * near_ratio);
+    struct weir_tally t = {.total_hits = hits};
+
+    if (hits == 0)
+        return t;
+    if (verdict->allowed) {
+        t.within_limit = hits;
+        t.near_limit = before >= near ? hits : above(after, near);
+    } else if (before >= limit) {
+        t.over_limit = hits;
+    } else {
+        t.over_limit = above(after, limit);
+        t.near_limit = above(limit, max_u64(near, before));
+    }
+    if (is_shadow)
+        t.shadow_mode = t.over_limit;
+    return t;
+}
+
+void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
+                        const struct weir_verdict *verdict)
+{
+    const struct weir *w = s->engine;
+    struct weir_tally t = weir_tally_of(verdict, item->hits, w->near_ratio, item->is_shadow);
+    const uint64_t amounts[WEIR_COUNTERS] = {
+        [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,   [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,
+        [WEIR_COUNTER_NEAR_LIMIT] = t.near_limit,   [WEIR_COUNTER_WITHIN_LIMIT] = t.within_limit,
+        [WEIR_COUNTER_SHADOW_MODE] = t.shadow_mode,
+    };
+    for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
+        if (amounts[c] > 0)
+            weir_stats_add(w->table, item->stat, s->number, c, amounts[c]);
+    }
+}
+
+static void read_counters(const struct weir_table *table, uint32_t stat,
+                          struct weir_rule_stats *out)
+{
+    out->total_hits = weir_stats_read(table, stat, WEIR_COUNTER_TOTAL_HITS);
+    out->over_limit = weir_stats_read(table, stat, WEIR_COUNTER_OVER_LIMIT);
+    out->near_limit = weir_stats_read(table, stat, WEIR_COUNTER_NEAR_LIMIT);
+    out->within_limit = weir_stats_read(table, stat, WEIR_COUNTER_WITHIN_LIMIT);
+    out->shadow_mode = weir_stats_read(table, stat, WEIR_COUNTER_SHADOW_MODE);
+    out->over_limit_by_sketch = weir_stats_read(table, stat, WEIR_COUNTER_BY_SKETCH);
+}
+
+/* Rules beyond the maximum and limits that requests brought share number 0: shown once, as "other",
+ * and only where something was counted. */
+void weir_stats_rules(struct weir *w, void (*each)(void *ctx, const struct weir_rule_stats *one),
+                      void *ctx)
+{
+    struct weir_published *p = weir_publish_borrow(w);
+    uint32_t count = p->rules ? weir_rules_count(p->rules) : 0;
+    struct weir_rule_stats one;
+    for (uint32_t i = 0; i < count; i++) {
+        if (p->stats[i] == 0)
+            continue;
+        one = (struct weir_rule_stats){.info = weir_rules_at(p->rules, i)->info};
+        read_counters(w->table, p->stats[i], &one);
+        each(ctx, &one);
+    }
+    one = (struct weir_rule_stats){.info.id = WEIR_STR("other")};
+    read_counters(w->table, 0, &one);
+    if (one.total_hits > 0)
+        each(ctx, &one);
+    weir_publish_return(w, p);
+}
+
+void weir_stats_table(struct weir *w, struct weir_table_stats *out)
+{
+    weir_table_stats(w->table, weir_table_now(w->table), out);
+}

@@ -1,0 +1,29 @@
+/* stats.h - what a decision adds to its rule's statistics, as envoyproxy/ratelimit counts.
+ *
+ *            0 ......... near ......... limit ........
+ *     within |###########|##############|              all hits of an allowed request
+ *     near               |##############|              those of them, or of a refused one, in here
+ *     over                              |########      the hits beyond, of a refused request
+ *
+ * near = floor(limit x near_limit_ratio) in float32, as there.  Of a refused request only the part
+ * beyond the limit is over_limit, and only the part between near and limit is near_limit.
+ *
+ * Purity: the tally is arithmetic only.  Threads: counters are sharded by session.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_STATS_H
+#define WEIR_ENGINE_STATS_H
+
+#include "engine/engine.h"
+
+struct weir_tally {
+    uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode;
+};
+
+struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,
+                                bool is_shadow);
+
+/* Adds one descriptor's decision to the statistics of its rule. */
+void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
+                        const struct weir_verdict *verdict);
+
+#endif
