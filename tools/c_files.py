@@ -14,7 +14,7 @@ def c_files():
     os.chdir(ROOT)
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
                             check=True, capture_output=True, text=True).stdout.splitlines()
-    return [path for path in sorted(set(listed)) if path.endswith((".c", ".h")) and os.path.exists(path)]
+    return sorted({path for path in listed if path.endswith((".c", ".h")) and os.path.exists(path)})
 
 
 def chunks(text):
@@ -27,6 +27,11 @@ def chunks(text):
             yield start, "\n".join(part)
             start, part = number + 1, []
     yield start, "\n".join(part)
+
+
+def has_excuse(text, word):
+    """Whether a comment, or a line of one, begins with `word: ` and goes on to say why."""
+    return re.search(rf"(/\*|//|^ *\*) *{word}: \S", text, re.M) is not None
 
 
 def code_of(text):
