@@ -22,7 +22,7 @@ lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, 
 	@tools/setup build test lint && tools/lint
 
 format:   ## let clang-format have its way
-	@tools/setup lint && git ls-files '*.[ch]' | xargs clang-format -i
+	@tools/setup lint && tools/c_files.py | xargs clang-format -i
 
 fuzz:     ## every fuzz target for FUZZ_SECONDS (60)
 	@tools/setup build test fuzz && tools/fuzz

@@ -1,20 +1,21 @@
+#!/usr/bin/python3
 """c_files - our C files, and ways to cut them up without a parser; for the checkers beside it.
+
+Run as a program it prints their names.
 
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import pathlib
 import re
-import subprocess
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = "include lib serve nginx cli examples bench tests".split()
 
 
 def c_files():
-    """Paths of all C files that are, or are about to be, in the repository, from its root."""
-    os.chdir(ROOT)
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-                            check=True, capture_output=True, text=True).stdout.splitlines()
-    return sorted({path for path in listed if path.endswith((".c", ".h")) and os.path.exists(path)})
+    """Paths of all our C files, from the top of the repository, where we then are."""
+    os.chdir(pathlib.Path(__file__).resolve().parent.parent)
+    return sorted(str(path) for folder in FOLDERS for path in pathlib.Path(folder).rglob("*.[ch]"))
 
 
 def chunks(text):
@@ -38,3 +39,7 @@ def code_of(text):
     """The text without what stands in comments and strings; lines keep their numbers."""
     pattern = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
     return re.sub(pattern, lambda found: "\n" * found[0].count("\n") or " ", text, flags=re.S)
+
+
+if __name__ == "__main__":
+    print(*c_files(), sep="\n")
