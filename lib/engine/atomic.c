@@ -23,7 +23,8 @@ static void look_at_all(struct weir_session *s, struct weir_plan *plan, uint64_t
     }
 }
 
-/* The charges of all descriptors that were allowed: in quota mode some may be over and the answer OK. */
+/* The charges of all descriptors that were allowed.  In quota mode some may be over though the
+ * answer is OK. */
 static uint32_t collect(struct weir_session *s, struct weir_plan *plan,
                         const struct weir_status *statuses)
 {
@@ -57,8 +58,8 @@ static void undo_all(struct weir_session *s, struct weir_plan *plan, uint64_t no
     }
 }
 
-/* Takes what was looked at.  A descriptor that is refused after all drops out whole; that matters to
- * the others only if it changes the answer. */
+/* Takes what was looked at.  A descriptor that is refused after all drops out whole; that matters
+ * to the others only if it changes the answer. */
 static void take_all(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                      struct weir_status *statuses)
 {

@@ -1,9 +1,9 @@
 /* atomic.h - domains with `atomic: true`: a refused request consumes nothing anywhere.
  *
- * All limits of all descriptors are looked at and combined, quota mode included.  Only if the answer is
- * OK are they charged, in the order of the files, so that of two requests that compete for several
- * limits one wins them all; leaky buckets last.  A charge that fails after all gives everything back
- * that came before it.  Never over-admits; may for an instant over-deny.
+ * All limits of all descriptors are looked at and combined, quota mode included.  Only if the
+ * answer is OK are they charged, in the order of the files, so that of two requests that compete
+ * for several limits one wins them all; leaky buckets last.  A charge that fails after all gives
+ * back everything that came before it.  Never over-admits; may for an instant over-deny.
  *
  * Descriptors under a rule in shadow mode and refunds take no part: they are decided by themselves.
  *

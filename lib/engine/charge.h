@@ -1,7 +1,7 @@
 /* charge.h - one descriptor's counters are taken: all of them, or none.
  *
- * One limit is one atomic step of the store.  Several are looked at first; where all would allow, each
- * is taken, and where one of them refuses after all - somebody else was faster - those taken
+ * One limit is one atomic step of the store.  Several are looked at first; where all would allow,
+ * each is taken, and where one of them refuses after all - somebody else was faster - those taken
  * before are given back.  So never more passes than any limit allows; for an instant somebody
  * else may be refused what is then given back.  Leaky buckets are taken last, because a place in a
  * queue can be given back only while it is the last.

@@ -1,7 +1,7 @@
 /* combine.h - many answers into one.
  *
- * The statuses of a request, as envoyproxy/ratelimit combines them: over limit where some descriptor
- * outside quota mode is over, or where there are descriptors in quota mode and all of them are over.
+ * The statuses of a request, as envoyproxy/ratelimit combines them: over limit where some
+ * descriptor outside quota mode is over, or where some are in quota mode and all of those are over.
  *
  * The verdicts of one descriptor's limits, all or nothing: the status shown is the tightest.
  *
@@ -14,8 +14,8 @@
 
 enum weir_code weir_combine(const struct weir_status *statuses, uint32_t count);
 
-/* The tightest of count >= 1 charges: of those that refuse, the one with the longest wait; where none
- * refuses, the one with the least left, then the longest reset.  Of equals the first. */
+/* The tightest of count >= 1 charges: of those that refuse, the one with the longest wait; where
+ * none refuses, the one with the least left, then the longest reset.  Of equals the first. */
 const struct weir_charge *weir_tightest(const struct weir_charge *charges, uint32_t count);
 
 /* How long the caller must hold the request: the longest of the delays; 0 where it is refused. */

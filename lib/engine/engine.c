@@ -29,9 +29,9 @@ void weir_engine_log(const struct weir *w, enum weir_level level, const char *te
     w->options.log(w->options.log_ctx, level, line);
 }
 
-/* Regions of the sketch for what these rules would spill: one for each window length, and one for each
- * power of 16 that a bucket's size in time reaches.  Hints only: a table has one geometry for all
- * rules that it will ever see. */
+/* Regions of the sketch for what these rules would spill: one for each window length, and one for
+ * each power of 16 that a bucket's size in time reaches.  Hints only: a table has one geometry for
+ * all rules that it will ever see. */
 static void hint_geometry(struct weir_table_geometry *out, const struct weir_rules *rules)
 {
     uint64_t windows[WEIR_WINDOWS_MAX];
@@ -119,6 +119,7 @@ static int load_rules(struct weir *w, struct weir_rules **out)
     return err ? err : weir_rules_load(out, &how);
 }
 
+/* alloc: an engine is opened once. */
 int weir_open(struct weir **out, const struct weir_options *options)
 {
     struct weir *w = calloc(1, sizeof(*w));
@@ -146,6 +147,7 @@ fail:
     return err;
 }
 
+/* alloc: what weir_open() made goes. */
 void weir_close(struct weir *w)
 {
     if (!w)
@@ -160,6 +162,7 @@ void weir_close(struct weir *w)
     free(w);
 }
 
+/* alloc: all that a session will ever need, so that deciding needs nothing. */
 int weir_session_open(struct weir_session **out, struct weir *w)
 {
     struct weir_session *s = calloc(1, sizeof(*s));
@@ -181,6 +184,7 @@ int weir_session_open(struct weir_session **out, struct weir *w)
     return 0;
 }
 
+/* alloc: what weir_session_open() made goes. */
 void weir_session_close(struct weir_session *s)
 {
     if (!s)

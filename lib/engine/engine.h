@@ -1,18 +1,19 @@
-/* engine.h - the inside of struct weir: a request comes in, limits are charged, a decision goes out.
+/* engine.h - the inside of struct weir: a request comes in, a decision goes out.
  *
  *     plan    each descriptor -> its rule -> the counters that it meets     no state is touched
  *     charge  each counter is taken, all of a descriptor or none            the store
  *     combine the statuses -> one answer
  *
- * A request is planned whole before anything is charged, for three reasons: a bad request must count
- * nothing, `replaces` must know all the rules that matched, and the memory of all counters can be
- * fetched at once.  A plan lives in the session, so a decision allocates nothing.
+ * A request is planned whole before anything is charged, for three reasons: a bad request must
+ * count nothing, `replaces` must know all the rules that matched, and the memory of all counters
+ * can be fetched at once.  A plan lives in the session, so a decision allocates nothing.
  *
  * Rules are published with one store (publish.h); a session holds the version that it last used.
  *
  * Purity: no clock and no I/O but in open and reload.
- * Threads: one session, one thread.  The engine's lock guards the lists of sessions and of old rules,
- *          and is never taken while deciding.
+ * Threads: one session, one thread.  The engine's lock (a mutex, though threads are not ours to
+ *          make: its callers have them) guards the lists of sessions and of old rules, is held for
+ *          a few instructions when one is opened, closed or published, and never while deciding.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/identity.h"
 
-#include <arpa/inet.h>
+#include "base/err.h"
+#include "rules/address.h"
+
 #include <string.h>
 
 /* How a value is written.  Numbers of the format: a table outlives the process, so none changes. */
 enum kind {
     KIND_VALUE = 1,
     KIND_SHARED = 2,
-    KIND_IPV4 = 4, /* prefix length, then 4 bytes */
-    KIND_IPV6 = 6, /* prefix length, then 16 bytes */
+    KIND_ADDRESS = 3,
 };
 
-#define ADDRESS_LEN_MAX 17
+/* An address as it is written: IPv4 as IPv6, so a prefix is one of 128 bits. */
+struct cut_address {
+    uint64_t prefix, hi, lo;
+};
 
 static uint8_t *write_entry(uint8_t *at, enum kind kind, struct weir_str key, const void *value,
                             size_t value_len)
@@ -28,42 +32,18 @@ static uint8_t *write_entry(uint8_t *at, enum kind kind, struct weir_str key, co
     return at + value_len;
 }
 
-static void cut(uint8_t *address, size_t len, unsigned prefix)
+/* False where the text is no address. */
+static bool cut_address(struct cut_address *out, struct weir_str text,
+                        const struct weir_rule_limit *limit)
 {
-    for (size_t i = 0; i < len; i++) {
-        unsigned bits = prefix > 8 * i ? prefix - 8 * (unsigned)i : 0;
-        if (bits < 8)
-            address[i] &= (uint8_t)(0xff00u >> bits);
-    }
-}
-
-/* Parses text as an address and cuts it.  out: prefix length, then the bytes.  Returns how many, or
- * 0 where it is no address. */
-static size_t address_of(struct weir_str text, const struct weir_rule_limit *limit,
-                         uint8_t out[ADDRESS_LEN_MAX], enum kind *kind)
-{
-    static const uint8_t MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    char text0[INET6_ADDRSTRLEN]; /* inet_pton wants a NUL */
-    if (text.len == 0 || text.len >= sizeof(text0) || memchr(text.ptr, 0, text.len))
-        return 0;
-    memcpy(text0, text.ptr, text.len);
-    text0[text.len] = '\0';
-
-    uint8_t *address = out + 1;
-    bool is_ipv4 = inet_pton(AF_INET, text0, address) == 1;
-    if (!is_ipv4) {
-        if (inet_pton(AF_INET6, text0, address) != 1)
-            return 0;
-        if (memcmp(address, MAPPED, sizeof(MAPPED)) == 0) {
-            memmove(address, address + sizeof(MAPPED), 4);
-            is_ipv4 = true;
-        }
-    }
-    size_t len = is_ipv4 ? 4 : 16;
-    *kind = is_ipv4 ? KIND_IPV4 : KIND_IPV6;
-    out[0] = is_ipv4 ? limit->ipv4_prefix : limit->ipv6_prefix;
-    cut(address, len, out[0]);
-    return 1 + len;
+    struct weir_address address;
+    if (!weir_address_parse(&address, text))
+        return false;
+    unsigned prefix =
+        weir_address_is_ipv4(address) ? 96u + limit->ipv4_prefix : (unsigned)limit->ipv6_prefix;
+    address = weir_address_mask(address, prefix);
+    *out = (struct cut_address){.prefix = prefix, .hi = address.hi, .lo = address.lo};
+    return true;
 }
 
 uint64_t weir_identity_plain(const struct weir_hash_key *key, uint8_t *bytes,
@@ -84,14 +64,14 @@ uint64_t weir_identity_matched(const struct weir_hash_key *key, uint8_t *bytes,
     for (uint32_t i = 0; i < entry_count; i++) {
         enum kind kind = KIND_VALUE;
         struct weir_str value = entries[i].value;
-        uint8_t address[ADDRESS_LEN_MAX];
+        struct cut_address address;
         if (match->part[i] == WEIR_PART_SHARED) {
             kind = KIND_SHARED;
             value = match->shared[i];
-        } else if (match->part[i] == WEIR_PART_PREFIX) {
-            size_t len = address_of(value, limit, address, &kind);
-            if (len > 0)
-                value = (struct weir_str){.ptr = (const char *)address, .len = len};
+            WEIR_ASSERT(value.len <= WEIR_VALUE_LEN_MAX); /* the loader saw to it */
+        } else if (match->part[i] == WEIR_PART_PREFIX && cut_address(&address, value, limit)) {
+            kind = KIND_ADDRESS;
+            value = (struct weir_str){.ptr = (const char *)&address, .len = sizeof(address)};
         }
         end = write_entry(end, kind, entries[i].key, value.ptr, value.len);
     }

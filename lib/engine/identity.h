@@ -4,14 +4,14 @@
  *
  *     | kind 1 | 0 | key length 2 | value length 4 |  key ...  |  value ...  |
  *
- * so no two descriptors have the same bytes: ("a", "b_c") and ("a_b", "c"), which are one counter to
- * envoyproxy/ratelimit, are two here.  The bytes are hashed with the table's secret key; then the
- * limit's tag (domain, name, algorithm, window) goes in.  What may change live and keep its counts -
- * the number itself, burst, flags - does not.
+ * so no two descriptors have the same bytes: ("a", "b_c") and ("a_b", "c"), which are one counter
+ * to envoyproxy/ratelimit, are two here.  The bytes are hashed with the table's secret key; then
+ * the limit's tag (domain, name, algorithm, window) goes in.  What may change live and keep its
+ * counts - the number itself, burst, flags - does not.
  *
- * Addresses are written in binary, cut to the counter's prefix, so that all ways to write an address
- * are one counter.  An IPv4 address that comes mapped into IPv6 is the IPv4 address.  What is no
- * address counts as text, whole.
+ * Addresses are written in binary, cut to the counter's prefix, so that all ways to write an
+ * address are one counter.  An IPv4 address that comes mapped into IPv6 is the IPv4 address.  What
+ * is no address counts as text, whole.
  *
  * Purity: no clock, no I/O, no allocation.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -65,8 +65,8 @@ static void add_charge(struct weir_session *s, struct weir_item *item,
     s->charge_count++;
 }
 
-/* The same counter met twice by one rule: an IPv4 client and a rule with tiers of IPv6 prefixes.  It
- * is charged once, by the tightest. */
+/* The same counter met twice by one rule: an IPv4 client and a rule with tiers of IPv6 prefixes.
+ * It is charged once, by the tightest. */
 static bool is_met_already(struct weir_item *item, const struct weir_limit *limit, uint64_t key)
 {
     for (uint32_t i = 0; i < item->charge_count; i++) {

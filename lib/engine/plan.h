@@ -1,8 +1,8 @@
 /* plan.h - from a request to the counters that it meets, before any of them is touched.
  *
- * Planning checks the whole request against the maxima, finds each descriptor's rule, drops what other
- * rules replace, and names the counters.  It changes nothing but the session, so a request that is
- * refused here has counted nothing.
+ * Planning checks the whole request against the maxima, finds each descriptor's rule, drops what
+ * other rules replace, and names the counters.  It changes nothing but the session, so a request
+ * that is refused here has counted nothing.
  *
  * Purity: no clock, no I/O, no allocation.  Threads: the session's own.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+/* alloc: goes with its rules. */
 static void published_free(struct weir_published *p)
 {
     if (!p)
@@ -27,6 +28,7 @@ static int bind_limits(struct weir *w, const struct weir_rules *rules)
     return 0;
 }
 
+/* alloc: at publishing, beside deciding sessions and never in one. */
 int weir_publish(struct weir *w, struct weir_rules *take_rules)
 {
     int err = bind_limits(w, take_rules);
@@ -116,7 +118,7 @@ const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
     const struct weir_published *seen = atomic_load_explicit(current, memory_order_seq_cst);
     do {
         p = seen;
-        /* Pairs with weir_publish(): it stores current and then reads held; we the other way round. */
+        /* Pairs with weir_publish(), which stores current and then reads held. */
         atomic_store_explicit(&s->held, p, memory_order_seq_cst);
         seen = atomic_load_explicit(current, memory_order_seq_cst);
     } while (seen != p);

@@ -5,9 +5,9 @@
  *     current = new                        held = p            (what it read from current)
  *     for each session: is old held?       is current still p? no: again
  *
- * Both sides write first and read afterwards, all four sequentially consistent; so either the session
- * sees that current has moved on, or the reload sees that the old version is held.  A session that
- * uses the same version as before reads one word and writes none.
+ * Both sides write first and read afterwards, all four sequentially consistent; so either the
+ * session sees that current has moved on, or the reload sees that the old version is held.  A
+ * session that uses the same version as before reads one word and writes none.
  *
  * A session goes on holding its version between two calls, because what a status borrows (its rule)
  * is good until then.  Old versions are looked through at every reload and when a session
