@@ -141,9 +141,21 @@ static void add_file(struct look *l, const struct stat *st)
     l->signature += weir_siphash13(&KEY, words, sizeof(words)); /* a sum: readdir has no order */
 }
 
-static void look_in_dir(struct look *l, int depth);
+static void look_in_dir(struct look *l, int depth, const char *suffix);
 
-/* What is at l->path.  A directory is entered; one that is reached by a symlink is only noted, as the
+/* Beside a file of rules lie the tables that it names ({file: overrides.csv}).  Which of them it
+ * names only the loader knows; one that is not named costs a reload that changes nothing. */
+static void look_at_tables(struct look *l)
+{
+    char *slash = strrchr(l->path, '/');
+    if (slash)
+        slash[slash == l->path] = '\0'; /* the root keeps its slash */
+    else
+        memcpy(l->path, ".", 2);
+    look_in_dir(l, 0, ".csv");
+}
+
+/* What is at l->path.  A directory is entered; one that is reached by a symlink is not, as the
  * loader does not enter it either (the top alone may be one). */
 static void look_at(struct look *l, int depth)
 {
@@ -157,15 +169,26 @@ static void look_at(struct look *l, int depth)
         return;
     if (is_link)
         st = followed;
-    if (S_ISREG(st.st_mode))
+    if (S_ISREG(st.st_mode)) {
         add_file(l, &st);
+        if (depth == 0)
+            look_at_tables(l);
+        return;
+    }
     if (!S_ISDIR(st.st_mode) || (is_link && depth > 0) || depth == DEPTH_MAX)
         return;
     l->signature++; /* an empty directory is not a missing one */
-    look_in_dir(l, depth);
+    look_in_dir(l, depth, "");
 }
 
-static void look_in_dir(struct look *l, int depth)
+static bool is_wanted(const char *name, const char *suffix)
+{
+    size_t len = strlen(name), suffix_len = strlen(suffix);
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && len >= suffix_len &&
+           strcmp(name + len - suffix_len, suffix) == 0;
+}
+
+static void look_in_dir(struct look *l, int depth, const char *suffix)
 {
     size_t len = strlen(l->path);
     watch_dir(l->watch, l->path); /* before reading: what comes in later is then an event */
@@ -175,8 +198,7 @@ static void look_in_dir(struct look *l, int depth)
     const struct dirent *entry;
     while ((entry = readdir(dir))) {
         size_t name_len = strlen(entry->d_name);
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            len + 1 + name_len >= sizeof(l->path))
+        if (!is_wanted(entry->d_name, suffix) || len + 1 + name_len >= sizeof(l->path))
             continue;
         l->path[len] = '/';
         memcpy(l->path + len + 1, entry->d_name, name_len + 1);

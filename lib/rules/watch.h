@@ -12,9 +12,9 @@
  *     event ... event ... event        100 ms of quiet, or 1 s of events       look
  *                                      nothing for 2 s                         look anyway
  *
- * The second line makes inotify an accelerator and no more: it may be missing (network file systems,
- * containers) or run out of watches.  Watched are the directories in which some name on the way to a
- * file could be swapped, found anew with every look.
+ * The second line makes inotify an accelerator and no more: it may be missing (network file
+ * systems, containers) or run out of watches.  Watched are the directories in which some name on
+ * the way to a file could be swapped, found anew with every look.
  *
  * Purity: reads the file system; the time is an argument.  Threads: one at a time.
  * Fork: watch in one process only; events that another took are found by the next look.
