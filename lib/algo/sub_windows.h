@@ -1,25 +1,28 @@
 /* sub_windows.h - the sliding counter in N sub-windows (`buckets: N`), the oldest counted in full.
  *
  * W is cut into N sub-windows of w = W/N nanoseconds (N divides W).  A hit counts until its whole
- * sub-window is more than W old: at an instant in sub-window m, the sub-windows m-N .. m count.  Never more than L in
- * any rolling window; a refusal lasts at most W/N longer than the log's.
+ * sub-window is more than W old: at an instant in sub-window m, the sub-windows m-N .. m count.
+ * Never more than L in any rolling window; a refusal lasts at most W/N longer than the log's.
  *
  * Kept are not N counters but running totals (modulo 2^32):
  *
- *     total   hits ever
+ *     total   hits ever, less what was given back
  *     base    the total when sub-window `index`, the newest, was opened
  *     cells   a ring: for each sub-window that was opened, the total at its opening
  *             cell[a mod (N+1)] = a, low 32 bits << 32 | total at the opening of a
  *
- * What counts is total minus the opening total of the oldest opened sub-window in m-N .. m.  {index, base, total} is
- * changed by one swap; the cell of `index` is written afterwards, by whoever comes next (it follows from the state
- * alone: weir_sub_cell), so a process may die between the two.
+ * What counts is total minus the opening total of the oldest opened sub-window in m-N .. m (minus
+ * the least of them, once hits were given back).  {index, base, total} is changed by one swap; the
+ * cell of `index` is written afterwards, by whoever comes next (it follows from the state alone:
+ * weir_sub_cell), so a process may die between the two.  A sub-window is opened by its first hit.
  *
- * Before take() or give() the cell of `index` must be in place.  A zeroed state is an unused one.  A clock that
- * went back never opens an older sub-window; a state more than N sub-windows ahead is pulled back to N ahead, with all
- * that counts in one sub-window.
- * Purity: no clock, no malloc, no I/O.  Cells are read with relaxed atomic loads: a stale read is found out by the
- * swap of the state.  SPDX-License-Identifier: Apache-2.0 */
+ * Before take() or give() the cell of `index` must be in place.  A zeroed state is an unused one.
+ * A clock that went back never opens an older sub-window; a state more than N sub-windows ahead is
+ * pulled back to N ahead, with all that counts in one sub-window.  The totals then jump by 2^31,
+ * more than can ever be in use, so that no cell of before is mistaken for one of after.
+ *
+ * Purity: no clock, no malloc, no I/O.  Cells are read with relaxed atomic loads: a stale read is
+ * found out by the swap of the state.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ALGO_SUB_WINDOWS_H
 #define WEIR_ALGO_SUB_WINDOWS_H
 
@@ -49,7 +52,7 @@ void weir_sub_windows_take(const struct weir_limit *limit, struct weir_sub *stat
 void weir_sub_windows_give(const struct weir_limit *limit, struct weir_sub *state,
                            const uint64_t *cells, uint64_t now_ns, uint64_t hits,
                            struct weir_verdict *out);
-/* Hits that count now: for eviction. */
+/* Hits that count now: for eviction.  Of the limit only window and buckets matter. */
 uint32_t weir_sub_windows_used(const struct weir_limit *limit, const struct weir_sub *state,
                                const uint64_t *cells, uint64_t now_ns);
 
