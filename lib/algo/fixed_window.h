@@ -1,7 +1,7 @@
 /* fixed_window.h - a counter for each window of the clock.
  *
- * i = floor(t/W).  A new i starts at 0.  Allowed iff count + hits <= L; refused hits count too unless
- * count_rejected is off.  At most L pass in an aligned window, at most 2L in a rolling one.
+ * i = floor(t/W).  A new i starts at 0.  Allowed iff count + hits <= L; refused hits count too
+ * unless count_rejected is off.  At most L pass in an aligned window, at most 2L in a rolling one.
  *
  * A zeroed state is an unused one.  A clock that went back never opens a used window again, and
  * the state is never taken to be ahead by more than one window.

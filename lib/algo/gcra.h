@@ -86,8 +86,8 @@ static inline void weir_gcra_give(const struct weir_gcra *g, struct weir_tat *st
 {
     struct weir_span ahead = weir_gcra_ahead(g, state, now_ns);
     struct weir_span back = weir_span_times(g->step, weir_min(hits, g->places), g->den);
-    ahead = weir_span_less(ahead, back) ? (struct weir_span){0}
-                                        : weir_span_sub(ahead, back, g->den);
+    ahead =
+        weir_span_less(ahead, back) ? (struct weir_span){0} : weir_span_sub(ahead, back, g->den);
     *state = weir_gcra_tat(ahead, now_ns);
 }
 

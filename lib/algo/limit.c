@@ -137,8 +137,8 @@ static int set_rate(struct weir_limit *limit, const struct complaint *to)
     if (!is_bucket || limit->requests == 0)
         return 0;
     struct weir_rate rate = weir_rate_of(limit->window_ns, limit->requests);
-    weir_wide cap = ((weir_wide)rate.step.ns * rate.den + rate.step.num) * limit->burst;
-    weir_wide cap_max = (weir_wide)WEIR_BUCKET_SPAN_NS_MAX * rate.den;
+    weir_u128 cap = ((weir_u128)rate.step.ns * rate.den + rate.step.num) * limit->burst;
+    weir_u128 cap_max = (weir_u128)WEIR_BUCKET_SPAN_NS_MAX * rate.den;
     if (cap > cap_max && !limit->refill_interval) {
         char words[40];
         return refuse(
@@ -195,16 +195,18 @@ int weir_limit_with(struct weir_limit *out, const struct weir_limit *base, uint3
         .round_up = base->round_up,
         .refill_interval = base->refill_interval,
     };
-    struct weir_limit limit;
-    int err = weir_limit_init(&limit, &spec, why, why_len);
+    struct weir_limit numbers;
+    int err = weir_limit_init(&numbers, &spec, why, why_len);
     if (err != 0)
         return err;
-    limit.tag = base->tag;
-    limit.is_host_scope = base->is_host_scope;
-    limit.window_class = base->window_class;
-    limit.generation = base->generation;
-    limit.record = base->record;
-    limit.approx = base->approx;
+    struct weir_limit limit = *base; /* whose place in the table it shares */
+    limit.requests = numbers.requests;
+    limit.burst = numbers.burst;
+    limit.step_ns = numbers.step_ns;
+    limit.step_num = numbers.step_num;
+    limit.step_den = numbers.step_den;
+    limit.cap_ns = numbers.cap_ns;
+    limit.cap_num = numbers.cap_num;
     *out = limit;
     return 0;
 }

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <weir/types.h>
 
-__extension__ typedef unsigned __int128 weir_wide;
+__extension__ typedef unsigned __int128 weir_u128;
 
 /* The longest wait that is not `never`: what waits beyond 64 bits are cut to. */
 #define WEIR_WAIT_MAX (WEIR_NEVER - 1)
@@ -55,7 +55,7 @@ static inline uint64_t weir_mul_div(uint64_t a, uint64_t b, uint64_t less, uint6
     uint64_t product;
     if (!__builtin_mul_overflow(a, b, &product))
         return (product - less) / c;
-    weir_wide quotient = ((weir_wide)a * b - less) / c;
+    weir_u128 quotient = ((weir_u128)a * b - less) / c;
     return quotient > UINT64_MAX ? UINT64_MAX : (uint64_t)quotient;
 }
 
@@ -112,7 +112,7 @@ static inline uint64_t weir_span_steps(struct weir_span a, struct weir_span step
     uint64_t dens_of_step = step.ns * den + step.num;
     if (a.ns < UINT64_C(1) << 47)
         return weir_ceil_div(a.ns * den + a.num, dens_of_step);
-    weir_wide dens = (weir_wide)a.ns * den + a.num;
+    weir_u128 dens = (weir_u128)a.ns * den + a.num;
     return (uint64_t)((dens + dens_of_step - 1) / dens_of_step);
 }
 
@@ -136,7 +136,7 @@ static inline struct weir_rate weir_rate_of(uint64_t window_ns, uint32_t request
     uint64_t dens = window_ns / gcd;
     if (den > 65536) {
         den = 65536;
-        dens = (uint64_t)(((weir_wide)window_ns * den + requests - 1) / requests);
+        dens = (uint64_t)(((weir_u128)window_ns * den + requests - 1) / requests);
     }
     return (struct weir_rate){.step = {.ns = dens / den, .num = (uint32_t)(dens % den)},
                               .den = (uint32_t)den};

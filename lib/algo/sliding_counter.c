@@ -1,21 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "algo/sliding_counter.h"
 
-#include "algo/math.h"
-
-/* Opens the window that counts now; what was current becomes previous, or is forgotten. */
-static struct weir_moment slide_to(const struct weir_limit *limit, struct weir_slide *state,
-                                   uint64_t now_ns)
-{
-    struct weir_moment at = weir_moment_at(limit->window_ns, state->index, now_ns);
-    if (state->index < at.index) {
-        state->previous = state->index + 1 == at.index ? state->current : 0;
-        state->current = 0;
-    }
-    state->index = at.index;
-    return at;
-}
-
 /* current + round(previous * (W - e) / W) */
 static uint64_t estimate(const struct weir_limit *limit, const struct weir_slide *state,
                          const struct weir_moment *at)
@@ -74,10 +59,7 @@ static void report(const struct weir_limit *limit, const struct weir_slide *stat
 {
     out->limit = limit->requests;
     out->remaining = weir_sat_sub(limit->requests, used);
-    if (state->current > 0)
-        out->reset_after_ns = weir_moment_until(at, limit->window_ns, 2, 0);
-    else if (state->previous > 0)
-        out->reset_after_ns = weir_moment_until(at, limit->window_ns, 1, 0);
+    out->reset_after_ns = weir_slide_reset_after(state, at, limit->window_ns);
 }
 
 void weir_sliding_counter_take(const struct weir_limit *limit, struct weir_slide *state,
@@ -86,7 +68,7 @@ void weir_sliding_counter_take(const struct weir_limit *limit, struct weir_slide
 {
     if (weir_limit_is_closed(limit, hits, out))
         return;
-    struct weir_moment at = slide_to(limit, state, now_ns);
+    struct weir_moment at = weir_slide_open(state, limit->window_ns, now_ns);
     uint64_t before = estimate(limit, state, &at);
     uint64_t after = weir_sat_add(before, hits);
     bool allowed = after <= limit->requests;
@@ -104,7 +86,7 @@ void weir_sliding_counter_give(const struct weir_limit *limit, struct weir_slide
 {
     if (weir_limit_is_closed(limit, 0, out))
         return;
-    struct weir_moment at = slide_to(limit, state, now_ns);
+    struct weir_moment at = weir_slide_open(state, limit->window_ns, now_ns);
     *out = (struct weir_verdict){.allowed = true, .before = estimate(limit, state, &at)};
     uint64_t rest = weir_sat_sub(hits, state->current);
     state->current = weir_sat_sub(state->current, hits);

@@ -43,14 +43,14 @@ void weir_tat_rescale(struct weir_tat *state, uint64_t now_ns, const struct weir
     uint64_t from_dens = from.step.ns * from.den + from.step.num;
     uint64_t to_dens = g.step.ns * g.den + g.step.num;
 
-    weir_wide ahead = (weir_wide)(state->ns - now_ns) * from.den + state->num;
-    weir_wide whole = ahead / from_dens;
-    weir_wide rest = ((ahead % from_dens) * to_dens + from_dens - 1) / from_dens;
+    weir_u128 ahead = (weir_u128)(state->ns - now_ns) * from.den + state->num;
+    weir_u128 whole = ahead / from_dens;
+    weir_u128 rest = ((ahead % from_dens) * to_dens + from_dens - 1) / from_dens;
     if (whole >= g.places) {
         *state = weir_gcra_tat(g.cap, now_ns);
         return;
     }
-    weir_wide dens = whole * to_dens + rest;
+    weir_u128 dens = whole * to_dens + rest;
     *state =
         (struct weir_tat){.ns = now_ns + (uint64_t)(dens / g.den), .num = (uint32_t)(dens % g.den)};
 }
@@ -75,7 +75,7 @@ static uint64_t wait_for(const struct weir_limit *limit, const struct weir_momen
 {
     if (tokens == 0)
         return 0;
-    weir_wide wait_ns = (weir_wide)weir_ceil_div(tokens, limit->requests) * limit->window_ns;
+    weir_u128 wait_ns = (weir_u128)weir_ceil_div(tokens, limit->requests) * limit->window_ns;
     wait_ns = wait_ns - at->elapsed_ns + at->ahead_ns;
     return wait_ns > WEIR_WAIT_MAX ? WEIR_WAIT_MAX : (uint64_t)wait_ns;
 }

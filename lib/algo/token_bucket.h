@@ -4,8 +4,8 @@
  * tokens(t) = B - (full_at - t)/T.  A take of h moves full_at by h*T; it is allowed iff full_at
  * is then at most B*T from now.  At most B + floor(L*x/W) pass in any interval x.
  *
- * Interval refill keeps the tick and what is in use: L tokens come back at every whole multiple of W
- * since the epoch.
+ * Interval refill keeps the tick and what is in use: L tokens come back at every whole multiple of
+ * W since the epoch.
  *
  * A zeroed state is an unused one.  A state from the future is clamped to what an empty bucket
  * could have produced, so that a clock that went back locks nobody out for long.
