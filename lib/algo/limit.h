@@ -63,9 +63,11 @@ struct weir_limit {
     bool is_host_scope : 1; /* scope: host (Redis is never asked) */
     /* Bound to a table, before the rules are published (store/local.h): */
     uint8_t window_class; /* the number that the table gave to this window length */
+    uint8_t window_shift; /* interval refill: the class is W << this, at least empty to full */
     uint8_t generation;   /* of the rate, so that a changed rate rescales what is used */
-    uint32_t record;      /* the table's record of this limit, or WEIR_NO_RECORD */
-    const struct weir_approx *approx; /* NULL: counted exactly */
+    uint32_t variant; /* tells apart limits of one tag: overrides by value, prefix tiers; 0: none */
+    uint32_t record;  /* the table's record of this limit, or WEIR_NO_RECORD */
+    struct weir_approx *approx; /* NULL: counted exactly */
 };
 
 #define WEIR_NO_RECORD UINT32_MAX
@@ -73,6 +75,7 @@ struct weir_limit {
 /* One limit's answer.  `before` is what was in use before this request, for statistics. */
 struct weir_verdict {
     bool allowed;
+    bool by_sketch; /* refused by what the sketch remembers of a key that had to leave */
     uint64_t limit;
     uint64_t remaining;
     uint64_t reset_after_ns;
@@ -87,8 +90,8 @@ static inline bool weir_limit_is_closed(const struct weir_limit *limit, uint64_t
 {
     if (limit->requests > 0)
         return false;
-    *out = (struct weir_verdict){.allowed = hits == 0,
-                                 .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
+    *out =
+        (struct weir_verdict){.allowed = hits == 0, .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
     return true;
 }
 

@@ -1,0 +1,78 @@
+/* bind.c - ties the limits of a rules set to a table, before the set is published.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "algo/sketch.h"
+#include "store/local.h"
+#include "table/extent.h"
+#include "table/record.h"
+
+/* The window length by which a limit's slots expire (see layout.h). */
+static uint64_t class_window_s(const struct weir_limit *limit, uint32_t *shift)
+{
+    uint64_t window_s = limit->window_ns / WEIR_NS_PER_S;
+    *shift = 0;
+    if (limit->algorithm == WEIR_CONCURRENCY)
+        return 2 * window_s;
+    if (limit->algorithm == WEIR_TOKEN_BUCKET && limit->refill_interval && limit->requests > 0) {
+        uint64_t ticks = (limit->burst + (uint64_t)limit->requests - 1) / limit->requests;
+        while (UINT64_C(1) << *shift < ticks)
+            ++*shift;
+        return window_s << *shift;
+    }
+    return window_s;
+}
+
+/* Limits of one tag that have rates of their own, and sketches of another shape (whose cells cannot be read
+ * in this one), have records of their own. */
+static uint64_t record_id(const struct weir_limit *limit)
+{
+    uint64_t id = limit->tag ^ weir_mix64(limit->variant);
+    if (limit->approx != NULL)
+        id ^= weir_mix64((uint64_t)limit->approx->width << 8 ^ limit->approx->depth ^
+                         (uint64_t)limit->approx->bloom_words << 40);
+    return id | 1;
+}
+
+/* The sketch of an approximate limit lies in chunks of its own, found again through the record. */
+static int bind_sketch(struct weir_table *table, struct weir_limit *limit)
+{
+    struct weir_approx *approx = limit->approx;
+    uint64_t bytes = weir_approx_bytes(limit, approx);
+    if (limit->record == WEIR_NO_RECORD)
+        return WEIR_ERR_FULL;
+    struct weir_record *record = &table->records[limit->record];
+    uint64_t offset = __atomic_load_n(&record->approx_offset, __ATOMIC_ACQUIRE);
+    if (offset == 0) {
+        uint64_t claimed = weir_extent_claim_chunks(table, bytes);
+        if (claimed == UINT64_MAX)
+            return WEIR_ERR_FULL;
+        record->approx_bytes = bytes; /* the same for everyone: the shape is in the record's id */
+        if (__atomic_compare_exchange_n(&record->approx_offset, &offset, claimed + 1, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            offset = claimed + 1;
+        else /* another process was faster; offset is its */
+            weir_extent_release_chunks(table, claimed, bytes);
+    }
+    if (offset - 1 + bytes > table->extent_chunks * WEIR_CHUNK_BYTES)
+        return WEIR_ERR_TABLE;
+    unsigned char *at = table->extents + offset - 1;
+    approx->cells = at;
+    approx->bloom = (uint64_t *)(void *)(at + bytes) - approx->bloom_words;
+    return 0;
+}
+
+int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
+{
+    uint32_t shift;
+    uint64_t window_s = class_window_s(limit, &shift);
+    uint32_t class = weir_window_class(table, window_s);
+    if (class == WEIR_WINDOWS_MAX)
+        return WEIR_ERR_FULL;
+    limit->window_class = (uint8_t)class;
+    limit->window_shift = (uint8_t)shift;
+    limit->record = weir_record_claim(table, record_id(limit));
+    limit->generation = 0;
+    if (limit->record != WEIR_NO_RECORD)
+        limit->generation = (uint8_t)weir_record_generation(table, limit->record, limit->requests);
+    return limit->approx == NULL ? 0 : bind_sketch(table, limit);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/local.h"
+
+#include "algo/concurrency.h"
+#include "algo/fixed_window.h"
+#include "algo/leaky_bucket.h"
+#include "algo/sketch.h"
+#include "algo/sliding_counter.h"
+#include "algo/token_bucket.h"
+#include "store/call.h"
+#include "store/seed.h"
+#include "table/record.h"
+#include "table/spill.h"
+
+#define LEASE_BITS 14
+#define LEASE_MASK ((UINT64_C(1) << LEASE_BITS) - 1)
+
+/* Each kind of state: from a slot, through the algorithm, to a slot. ---------------------------- */
+
+static union weir_u16b step_window(struct weir_call *c, uint64_t fp, struct weir_window state)
+{
+    if (c->op == WEIR_OP_GIVE)
+        weir_fixed_window_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    else
+        weir_fixed_window_take(c->limit, &state, c->now_ns, c->hits, c->out);
+    return weir_slot_pack(fp, WEIR_KIND_WINDOW, c->limit->window_class, state.index, state.count);
+}
+
+static union weir_u16b step_slide(struct weir_call *c, uint64_t fp, struct weir_slide state)
+{
+    if (c->op == WEIR_OP_GIVE)
+        weir_sliding_counter_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    else
+        weir_sliding_counter_take(c->limit, &state, WEIR_SLIDE_INLINE_MAX, c->now_ns, c->hits,
+                                  c->out);
+    return weir_slot_pack(fp, WEIR_KIND_SLIDE, c->limit->window_class, state.index,
+                          state.previous << 21 | state.current);
+}
+
+static union weir_u16b step_tick(struct weir_call *c, uint64_t fp, struct weir_tick state)
+{
+    if (c->op == WEIR_OP_GIVE)
+        weir_token_tick_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    else
+        weir_token_tick_take(c->limit, &state, c->now_ns, c->hits, c->out);
+    return weir_slot_pack(fp, WEIR_KIND_TICK, c->limit->window_class, state.tick,
+                          (uint64_t)c->limit->window_shift << 32 | state.used);
+}
+
+static union weir_u16b step_tat(struct weir_call *c, uint64_t fp, struct weir_tat state)
+{
+    const struct weir_limit *limit = c->limit;
+    if (limit->algorithm == WEIR_TOKEN_BUCKET && c->op == WEIR_OP_GIVE) {
+        weir_token_bucket_give(limit, &state, c->now_ns, c->hits, c->out);
+    } else if (limit->algorithm == WEIR_TOKEN_BUCKET) {
+        weir_token_bucket_take(limit, &state, c->now_ns, c->hits, c->out);
+    } else if (c->op == WEIR_OP_RELEASE) {
+        c->did = weir_leaky_bucket_release(limit, &state, c->now_ns, c->hits, c->mark);
+    } else {
+        /* A place in the queue is given back by its mark only: who gives without one just looks. */
+        uint64_t hits = c->op == WEIR_OP_GIVE ? 0 : c->hits;
+        weir_leaky_bucket_take(limit, &state, c->now_ns, hits, c->out);
+        c->new_mark = weir_leaky_bucket_mark(&state);
+    }
+    return weir_slot_pack_tat(fp, limit->generation, state.ns, state.num);
+}
+
+static union weir_u16b step_leases(struct weir_call *c, uint64_t fp, struct weir_leases state)
+{
+    switch (c->op) {
+    case WEIR_OP_TAKE:
+    case WEIR_OP_LOOK:
+        weir_concurrency_take(c->limit, &state, c->now_ns, c->hits, c->out, &c->new_mark);
+        break;
+    case WEIR_OP_GIVE:
+        weir_concurrency_give(c->limit, &state, c->now_ns, c->hits, c->out);
+        break;
+    case WEIR_OP_RELEASE:
+        c->did = weir_concurrency_release(c->limit, &state, c->now_ns, c->hits, c->mark);
+        break;
+    case WEIR_OP_RENEW:
+        c->new_mark = c->mark;
+        c->did = weir_concurrency_renew(c->limit, &state, c->now_ns, c->hits, &c->new_mark);
+        break;
+    }
+    uint64_t body = (uint64_t)state.held[2] << (2 * LEASE_BITS) |
+                    (uint64_t)state.held[1] << LEASE_BITS | state.held[0];
+    return weir_slot_pack(fp, WEIR_KIND_LEASES, c->limit->window_class, state.deadline, body);
+}
+
+/* A bucket whose rule got another rate since: the same tokens are in use, at the new rate. */
+static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b value)
+{
+    const struct weir_limit *limit = c->limit;
+    struct weir_tat tat = {.ns = value.lo, .num = weir_slot_tat_num(value)};
+    uint32_t generation = weir_slot_tat_generation(value);
+    if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD) {
+        uint32_t from = weir_record_requests(c->table, limit->record, generation);
+        weir_tat_rescale(&tat, c->now_ns, limit, from);
+    }
+    return tat;
+}
+
+/* A slot of another kind than the limit's reads as unused: the empty slot does, too. */
+static union weir_u16b step_slot(struct weir_call *c, uint64_t fp, union weir_u16b value)
+{
+    enum weir_kind kind = weir_slot_kind(value);
+    uint64_t index = weir_slot_index(value), body = weir_slot_body(value);
+    switch ((enum weir_algorithm)c->limit->algorithm) {
+    case WEIR_FIXED_WINDOW:
+        return step_window(c, fp,
+                           kind == WEIR_KIND_WINDOW
+                               ? (struct weir_window){.index = index, .count = body}
+                               : (struct weir_window){0});
+    case WEIR_SLIDING_WINDOW_COUNTER:
+    case WEIR_SLIDING_WINDOW_LOG: /* not wide: see step() */
+        return step_slide(c, fp,
+                          kind == WEIR_KIND_SLIDE
+                              ? (struct weir_slide){.index = index,
+                                                    .previous = body >> 21,
+                                                    .current = body & WEIR_SLIDE_INLINE_MAX}
+                              : (struct weir_slide){0});
+    case WEIR_TOKEN_BUCKET:
+        if (c->limit->refill_interval)
+            return step_tick(c, fp,
+                             kind == WEIR_KIND_TICK
+                                 ? (struct weir_tick){.tick = index, .used = body & UINT32_MAX}
+                                 : (struct weir_tick){0});
+        break;
+    case WEIR_LEAKY_BUCKET:
+        break;
+    case WEIR_CONCURRENCY:
+        return step_leases(
+            c, fp,
+            kind == WEIR_KIND_LEASES
+                ? (struct weir_leases){.deadline = index,
+                                       .held = {(uint32_t)(body & LEASE_MASK),
+                                                (uint32_t)(body >> LEASE_BITS & LEASE_MASK),
+                                                (uint32_t)(body >> (2 * LEASE_BITS))}}
+                : (struct weir_leases){0});
+    }
+    return step_tat(c, fp,
+                    kind == WEIR_KIND_TAT ? unpack_tat(c, value) : (struct weir_tat){0});
+}
+
+/* A key without a slot.  True: done. */
+static bool first(struct weir_call *c, const struct weir_home *home)
+{
+    /* Most answers to a first look leave no trace; those that do are decided again under a claim,
+     * because what the sketch says is only then sure to be the last word. */
+    union weir_u16b seed = weir_seed_slot(c, home->fp);
+    (void)step_slot(c, home->fp, seed);
+    c->out->by_sketch = seed.hi != 0 && !c->out->allowed;
+    if (!weir_call_leaves_trace(c))
+        return true;
+    union weir_u16b *slot, claim;
+    if (weir_slots_claim(c->table, home, c->now_ns, &slot, &claim))
+        return false;
+    seed = weir_seed_slot(c, home->fp);
+    union weir_u16b value = step_slot(c, home->fp, seed);
+    if (!weir_call_leaves_trace(c))
+        value = (union weir_u16b){.lo = 0, .hi = 0};
+    if (seed.hi != 0)
+        WEIR_TABLE_COUNT(c->table, home->fp, seeds);
+    return weir_cas16(slot, claim, value);
+}
+
+/* A key with a slot.  True: done. */
+static bool again(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
+                  union weir_u16b value)
+{
+    union weir_u16b next = step_slot(c, home->fp, value);
+    if (c->op == WEIR_OP_LOOK || weir_eq16(next, value)) {
+        /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
+        return weir_eq16(weir_peek16(slot), value);
+    }
+    return weir_cas16(slot, value, next);
+}
+
+static void apply(struct weir_call *c, uint64_t key)
+{
+    struct weir_home home = weir_slots_locate(c->table, key);
+    weir_slots_prefetch(&home);
+    bool is_wide = weir_limit_is_wide(c->limit), is_done = false;
+    while (!is_done) {
+        union weir_u16b value;
+        union weir_u16b *slot = weir_slots_find(&home, &value);
+        if (__builtin_expect(is_wide, 0))
+            is_done = weir_wide_apply(c, &home, slot, value);
+        else
+            is_done = slot != NULL ? again(c, &home, slot, value) : first(c, &home);
+    }
+}
+
+void weir_local_prefetch(const struct weir_table *table, uint64_t key)
+{
+    struct weir_home home = weir_slots_locate(table, key);
+    weir_slots_prefetch(&home);
+}
+
+/* L = 0: every hit is refused for good, and nothing is worth remembering. */
+static bool is_closed(const struct weir_limit *limit, uint64_t hits, struct weir_verdict *out)
+{
+    if (limit->requests != 0)
+        return false;
+    *out = (struct weir_verdict){.allowed = hits == 0,
+                                 .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
+    return true;
+}
+
+void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark)
+{
+    *mark = 0;
+    if (is_closed(limit, hits, out))
+        return;
+    if (limit->approx != NULL) {
+        weir_sketch_take(limit, limit->approx, key, now_ns, hits, out);
+        return;
+    }
+    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_TAKE, out);
+    apply(&c, key);
+    if (out->allowed && hits > 0)
+        *mark = c.new_mark;
+}
+
+void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
+{
+    if (is_closed(limit, hits, out))
+        return;
+    if (limit->approx != NULL) {
+        weir_sketch_look(limit, limit->approx, key, now_ns, hits, out);
+        return;
+    }
+    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_LOOK, out);
+    apply(&c, key);
+}
+
+void weir_local_give(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
+{
+    if (is_closed(limit, 0, out))
+        return;
+    if (limit->approx != NULL) {
+        weir_sketch_give(limit, limit->approx, key, now_ns, hits, out);
+        return;
+    }
+    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_GIVE, out);
+    /* A key that the sketch remembers gets its slot back, so that there is something to give to. */
+    struct weir_home home = weir_slots_locate(table, key);
+    c.did = weir_seed_slot(&c, home.fp).hi != 0;
+    apply(&c, key);
+}
+
+void weir_local_release(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                        uint64_t now_ns, uint64_t hits, uint64_t mark)
+{
+    struct weir_verdict unused;
+    bool has_marks =
+        limit->algorithm == WEIR_CONCURRENCY || limit->algorithm == WEIR_LEAKY_BUCKET;
+    if (!has_marks || mark == 0 || limit->requests == 0)
+        return;
+    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_RELEASE, &unused);
+    c.mark = mark;
+    apply(&c, key);
+}
+
+int weir_local_renew(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, uint64_t *mark)
+{
+    struct weir_verdict unused;
+    if (limit->algorithm != WEIR_CONCURRENCY || limit->requests == 0)
+        return WEIR_ERR_NOT_FOUND;
+    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_RENEW, &unused);
+    c.mark = *mark;
+    apply(&c, key);
+    if (!c.did)
+        return WEIR_ERR_NOT_FOUND;
+    *mark = c.new_mark;
+    return 0;
+}

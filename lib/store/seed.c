@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/seed.h"
+
+#include "table/spill.h"
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A process whose clock was read a moment later may have counted in the next window already; whoever
+ * comes then counts there, as it would have if the key had stayed. */
+static uint64_t window_now(const struct weir_call *c, uint64_t fp)
+{
+    uint64_t index = c->now_ns / c->limit->window_ns;
+    uint64_t ahead =
+        weir_spilled_window(c->table, fp, c->limit->window_class, index + 1, c->now_ns);
+    return ahead > 0 ? index + 1 : index;
+}
+
+static uint64_t spilled(const struct weir_call *c, uint64_t fp, uint64_t index)
+{
+    return weir_spilled_window(c->table, fp, c->limit->window_class, index, c->now_ns);
+}
+
+/* For states that are charged with all they hold to the class window that they were last seen in. */
+static uint64_t spilled_lately(const struct weir_call *c, uint64_t fp, uint64_t index)
+{
+    uint64_t now = spilled(c, fp, index);
+    uint64_t before = index > 0 ? spilled(c, fp, index - 1) : 0;
+    return now > before ? now : before;
+}
+
+static union weir_u16b seed_tick(const struct weir_call *c, uint64_t fp)
+{
+    const struct weir_limit *limit = c->limit;
+    uint64_t tick = c->now_ns / limit->window_ns;
+    uint64_t index = tick >> limit->window_shift;
+    /* Shift 0: one tick refills everything, so only what was used in this tick matters. */
+    uint64_t used =
+        limit->window_shift == 0 ? spilled(c, fp, index) : spilled_lately(c, fp, index);
+    return weir_slot_pack(fp, WEIR_KIND_TICK, limit->window_class, tick,
+                          (uint64_t)limit->window_shift << 32 | least(used, UINT32_MAX));
+}
+
+static union weir_u16b seed_leases(const struct weir_call *c, uint64_t fp)
+{
+    uint64_t window_ns = c->limit->window_ns;
+    uint64_t held = spilled_lately(c, fp, c->now_ns / (2 * window_ns));
+    return weir_slot_pack(fp, WEIR_KIND_LEASES, c->limit->window_class,
+                          c->now_ns / (window_ns / 2) + 3,
+                          least(held, WEIR_CONCURRENCY_LIMIT_MAX));
+}
+
+static union weir_u16b seed_tat(const struct weir_call *c, uint64_t fp)
+{
+    uint64_t cap_ns = c->limit->cap_ns + c->limit->step_ns + 2; /* a leaky bucket's, rounded up */
+    uint64_t tat_ns = weir_spilled_tat(c->table, fp, c->now_ns, cap_ns);
+    return weir_slot_pack_tat(fp, c->limit->generation, tat_ns, 0);
+}
+
+union weir_u16b weir_seed_slot(const struct weir_call *c, uint64_t fp)
+{
+    const union weir_u16b empty = {.lo = 0, .hi = 0};
+    const struct weir_limit *limit = c->limit;
+    bool is_tick = limit->algorithm == WEIR_TOKEN_BUCKET && limit->refill_interval;
+    if (limit->algorithm == WEIR_LEAKY_BUCKET ||
+        (limit->algorithm == WEIR_TOKEN_BUCKET && !is_tick))
+        return weir_spill_has_tat(c->table, c->now_ns) ? seed_tat(c, fp) : empty;
+    if (!weir_spill_has_window(c->table, limit->window_class, c->now_ns))
+        return empty;
+    if (is_tick)
+        return seed_tick(c, fp);
+    if (limit->algorithm == WEIR_CONCURRENCY)
+        return seed_leases(c, fp);
+    uint64_t index = window_now(c, fp);
+    uint64_t current = spilled(c, fp, index);
+    if (limit->algorithm == WEIR_FIXED_WINDOW)
+        return weir_slot_pack(fp, WEIR_KIND_WINDOW, limit->window_class, index,
+                              least(current, WEIR_BODY_MAX));
+    uint64_t previous = index > 0 ? spilled(c, fp, index - 1) : 0;
+    return weir_slot_pack(fp, WEIR_KIND_SLIDE, limit->window_class, index,
+                          least(previous, WEIR_SLIDE_INLINE_MAX) << 21 |
+                              least(current, WEIR_SLIDE_INLINE_MAX));
+}
+
+struct weir_seed_counts weir_seed_wide(const struct weir_call *c, uint64_t fp)
+{
+    struct weir_seed_counts counts = {0, 0};
+    const struct weir_limit *limit = c->limit;
+    if (!weir_spill_has_window(c->table, limit->window_class, c->now_ns))
+        return counts;
+    uint64_t index = c->now_ns / limit->window_ns;
+    if (limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER && limit->buckets == 1) {
+        counts.current = spilled(c, fp, index);
+        counts.previous = index > 0 ? spilled(c, fp, index - 1) : 0;
+    } else {
+        counts.current = spilled_lately(c, fp, index);
+        uint64_t ahead = spilled(c, fp, index + 1);
+        if (ahead > counts.current)
+            counts.current = ahead;
+    }
+    return counts;
+}

@@ -1,0 +1,349 @@
+/* wide_state.c - decisions on states that live in an extent.
+ *
+ * The slot says where the extent is; the extent's control word is what is decided on and swapped.  The slot's date
+ * is moved on before the control word is, so that a slot never expires before its extent.
+ *
+ * A frozen control word (an eviction that did not finish, or a move) and a ring too small for a
+ * raised limit lead to the same place: the state is frozen, copied into a new extent, and the slot is pointed
+ * there.  Whoever gets there first wins; the others find again.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "store/call.h"
+#include "store/coarse.h"
+#include "store/seed.h"
+#include "table/wide.h"
+
+struct wide {
+    struct weir_extent *extent;
+    uint32_t capacity;
+    struct weir_wide_ref ref;
+};
+
+static enum weir_wide flavour_of(const struct weir_limit *limit)
+{
+    if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG)
+        return WEIR_WIDE_LOG;
+    return limit->buckets > 1 ? WEIR_WIDE_SUB : WEIR_WIDE_SLIDE;
+}
+
+static uint32_t cells_needed(const struct weir_limit *limit)
+{
+    switch (flavour_of(limit)) {
+    case WEIR_WIDE_LOG:
+        return limit->requests;
+    case WEIR_WIDE_SUB:
+        return weir_sub_cells(limit);
+    case WEIR_WIDE_SLIDE:
+        break;
+    }
+    return 0;
+}
+
+/* Each flavour: from a control word, through the algorithm, to a control word. ------------------ */
+
+static union weir_u16b step_log(struct weir_call *c, const struct wide *w, union weir_u16b control)
+{
+    struct weir_log log = weir_wide_unpack_log(control, w->capacity);
+    struct weir_log_ring ring = {.cells = w->extent->cells, .capacity = w->capacity};
+    if (c->op == WEIR_OP_GIVE)
+        weir_sliding_log_give(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
+    else
+        weir_sliding_log_take(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
+    return weir_wide_pack_log(&log, control.lo >> 62);
+}
+
+static union weir_u16b step_sub(struct weir_call *c, const struct wide *w, union weir_u16b control)
+{
+    struct weir_sub sub = weir_wide_unpack_sub(control);
+    if (c->op == WEIR_OP_GIVE)
+        weir_sub_windows_give(c->limit, &sub, w->extent->cells, c->now_ns, c->hits, c->out);
+    else
+        weir_sub_windows_take(c->limit, &sub, w->extent->cells, c->now_ns, c->hits, c->out);
+    return weir_wide_pack_sub(&sub);
+}
+
+static union weir_u16b step_slide(struct weir_call *c, union weir_u16b control)
+{
+    struct weir_slide slide = weir_wide_unpack_slide(control);
+    if (c->op == WEIR_OP_GIVE)
+        weir_sliding_counter_give(c->limit, &slide, c->now_ns, c->hits, c->out);
+    else
+        weir_sliding_counter_take(c->limit, &slide, WEIR_WIDE_COUNT_MAX, c->now_ns, c->hits,
+                                  c->out);
+    return weir_wide_pack_slide(&slide, control.hi >> 50);
+}
+
+static union weir_u16b step(struct weir_call *c, const struct wide *w, union weir_u16b control)
+{
+    switch (w->ref.flavour) {
+    case WEIR_WIDE_LOG:
+        return step_log(c, w, control);
+    case WEIR_WIDE_SUB:
+        return step_sub(c, w, control);
+    case WEIR_WIDE_SLIDE:
+        break;
+    }
+    return step_slide(c, control);
+}
+
+/* A new extent. --------------------------------------------------------------------------------- */
+
+static bool claim_extent(struct weir_call *c, uint64_t fp, const union weir_u16b *slot,
+                         struct wide *out)
+{
+    uint32_t unit = weir_extent_claim(c->table, fp, slot, cells_needed(c->limit), c->now_ns);
+    if (unit == WEIR_EXTENT_NONE)
+        return false;
+    out->extent = weir_extent_at(c->table, unit);
+    out->capacity = weir_extent_capacity(c->table, unit);
+    out->ref = (struct weir_wide_ref){
+        .unit = unit,
+        .flavour = flavour_of(c->limit),
+        .buckets = c->limit->buckets > 1 ? c->limit->buckets : 0,
+    };
+    return true;
+}
+
+static void store_control(struct weir_extent *extent, union weir_u16b control)
+{
+    while (!weir_cas16(&extent->control, weir_load16(&extent->control), control))
+        ;
+}
+
+/* The first control word, with what the sketch remembers.  Numbers that may begin anywhere begin somewhere
+ * else each time, so that no control word of an earlier owner can be mistaken for one of ours. */
+static union weir_u16b first_control(struct weir_call *c, const struct wide *w, uint64_t fp,
+                                     struct weir_seed_counts seed)
+{
+    uint64_t nonce = weir_mix64(__atomic_load_n(&w->extent->owner, __ATOMIC_RELAXED));
+    if (w->ref.flavour == WEIR_WIDE_SUB) {
+        uint64_t width_ns = c->limit->window_ns / c->limit->buckets;
+        uint32_t used = seed.current < INT32_MAX ? (uint32_t)seed.current : INT32_MAX;
+        for (uint32_t i = 0; i < weir_sub_cells(c->limit); i++) /* no sub-window has this number */
+            __atomic_store_n(&w->extent->cells[i], UINT64_MAX, __ATOMIC_RELAXED);
+        struct weir_sub sub = {.index = c->now_ns / width_ns,
+                               .base = (uint32_t)nonce,
+                               .total = (uint32_t)nonce + used};
+        return weir_wide_pack_sub(&sub);
+    }
+    if (w->ref.flavour == WEIR_WIDE_LOG) {
+        uint64_t most = w->capacity;
+        uint32_t run = (uint32_t)(seed.current < most ? seed.current : most);
+        struct weir_log log = {.last_ns = c->now_ns,
+                               .head = (uint32_t)(nonce % w->capacity),
+                               .len = run,
+                               .run = run};
+        return weir_wide_pack_log(&log, nonce >> 62);
+    }
+    struct weir_slide slide = {.index = c->now_ns / c->limit->window_ns,
+                               .previous = seed.previous & WEIR_WIDE_COUNT_MAX,
+                               .current = seed.current & WEIR_WIDE_COUNT_MAX};
+    (void)fp;
+    return weir_wide_pack_slide(&slide, nonce);
+}
+
+static union weir_u16b slot_value(const struct weir_call *c, uint64_t fp, struct weir_wide_ref ref,
+                                  uint64_t index)
+{
+    return weir_slot_pack(fp, WEIR_KIND_WIDE, c->limit->window_class, index,
+                          weir_wide_pack_ref(ref));
+}
+
+/* Without an extent: two counters in the slot. */
+static union weir_u16b step_coarse(struct weir_call *c, uint64_t fp, union weir_u16b value)
+{
+    struct weir_slide slide = {0};
+    if (weir_slot_kind(value) == WEIR_KIND_SLIDE) {
+        uint64_t body = weir_slot_body(value);
+        slide = (struct weir_slide){.index = weir_slot_index(value),
+                                    .previous = body >> 21,
+                                    .current = body & WEIR_SLIDE_INLINE_MAX};
+    }
+    if (c->op == WEIR_OP_GIVE)
+        weir_coarse_give(c->limit, &slide, c->now_ns, c->hits, c->out);
+    else
+        weir_coarse_take(c->limit, &slide, c->now_ns, c->hits, c->out);
+    return weir_slot_pack(fp, WEIR_KIND_SLIDE, c->limit->window_class, slide.index,
+                          slide.previous << 21 | slide.current);
+}
+
+/* What a coarse slot looks like that starts with these counts. */
+static union weir_u16b coarse_seed(const struct weir_call *c, uint64_t fp,
+                                   struct weir_seed_counts seed)
+{
+    uint64_t most = WEIR_SLIDE_INLINE_MAX / 2;
+    uint64_t previous = seed.previous < most ? seed.previous : most;
+    uint64_t current = seed.current < most ? seed.current : most;
+    return weir_slot_pack(fp, WEIR_KIND_SLIDE, c->limit->window_class,
+                          c->now_ns / c->limit->window_ns, previous << 21 | current);
+}
+
+/* Answers without leaving a trace: on nothing, or on what the sketch remembers, coarsely. */
+static void answer_untraced(struct weir_call *c, uint64_t fp)
+{
+    struct weir_seed_counts seed = weir_seed_wide(c, fp);
+    if (seed.current + seed.previous > 0) {
+        (void)step_coarse(c, fp, coarse_seed(c, fp, seed));
+        c->out->by_sketch = !c->out->allowed;
+        return;
+    }
+    struct weir_extent nothing = {0};
+    struct wide w = {.extent = &nothing, .capacity = c->limit->requests,
+                     .ref = {.flavour = flavour_of(c->limit)}};
+    union weir_u16b zero = {.lo = 0, .hi = 0};
+    uint64_t blank_cells[WEIR_BUCKETS_MAX + 1];
+    if (w.ref.flavour == WEIR_WIDE_SUB) {
+        struct weir_sub sub = {0};
+        for (uint32_t i = 0; i <= WEIR_BUCKETS_MAX; i++)
+            blank_cells[i] = UINT64_MAX;
+        if (c->op == WEIR_OP_GIVE)
+            weir_sub_windows_give(c->limit, &sub, blank_cells, c->now_ns, c->hits, c->out);
+        else
+            weir_sub_windows_take(c->limit, &sub, blank_cells, c->now_ns, c->hits, c->out);
+        return;
+    }
+    (void)step(c, &w, zero); /* an empty log reads no cell */
+}
+
+/* The key has no slot. */
+static bool first(struct weir_call *c, const struct weir_home *home)
+{
+    answer_untraced(c, home->fp);
+    if (!weir_call_leaves_trace(c))
+        return true;
+    union weir_u16b *slot, claim;
+    if (weir_slots_claim(c->table, home, c->now_ns, &slot, &claim))
+        return false;
+    struct weir_seed_counts seed = weir_seed_wide(c, home->fp);
+    if (seed.current + seed.previous > 0)
+        WEIR_TABLE_COUNT(c->table, home->fp, seeds);
+    struct wide w;
+    if (!claim_extent(c, home->fp, slot, &w)) {
+        WEIR_TABLE_COUNT(c->table, home->fp, fallbacks);
+        union weir_u16b value = step_coarse(c, home->fp, coarse_seed(c, home->fp, seed));
+        return weir_cas16(slot, claim, value);
+    }
+    union weir_u16b control = first_control(c, &w, home->fp, seed);
+    store_control(w.extent, control);
+    (void)weir_wide_flush(w.extent, w.capacity, w.ref, control);
+    control = step(c, &w, control);
+    store_control(w.extent, control);
+    (void)weir_wide_flush(w.extent, w.capacity, w.ref, control);
+    uint64_t index = c->now_ns / c->limit->window_ns;
+    if (weir_cas16(slot, claim, slot_value(c, home->fp, w.ref, index)))
+        return true;
+    weir_extent_release(c->table, w.ref.unit, home->fp);
+    return false;
+}
+
+/* Copies a frozen state into an extent that is large enough.  The cells keep their order. */
+static void copy_state(const struct wide *from, union weir_u16b frozen, struct wide *to)
+{
+    frozen.hi &= ~WEIR_CONTROL_FROZEN;
+    union weir_u16b control = frozen;
+    if (from->ref.flavour == WEIR_WIDE_LOG) {
+        struct weir_log log = weir_wide_unpack_log(frozen, from->capacity);
+        uint32_t len = log.len < to->capacity ? log.len : to->capacity;
+        for (uint32_t rank = 1; rank <= len; rank++) {
+            uint32_t at = (log.head + from->capacity - rank) % from->capacity;
+            uint64_t entry = __atomic_load_n(&from->extent->cells[at], __ATOMIC_ACQUIRE);
+            __atomic_store_n(&to->extent->cells[len - rank], entry, __ATOMIC_RELAXED);
+        }
+        log.len = len;
+        log.head = len % to->capacity;
+        log.run = 0; /* all of it is in the cells */
+        control = weir_wide_pack_log(&log, frozen.lo >> 62);
+    } else if (from->ref.flavour == WEIR_WIDE_SUB) {
+        for (uint32_t i = 0; i <= from->ref.buckets; i++)
+            __atomic_store_n(&to->extent->cells[i],
+                             __atomic_load_n(&from->extent->cells[i], __ATOMIC_ACQUIRE),
+                             __ATOMIC_RELAXED);
+    }
+    store_control(to->extent, control);
+}
+
+/* Moves the state to a new extent.  Always "find again": the slot has changed, by us or another. */
+static void move(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union weir_u16b value,
+                 const struct wide *from)
+{
+    struct weir_extent *extent;
+    union weir_u16b frozen;
+    if (!weir_wide_freeze(c->table, value, &extent, &frozen) ||
+        !weir_wide_flush(extent, from->capacity, from->ref, frozen))
+        return;
+    struct wide to;
+    if (!claim_extent(c, fp, slot, &to)) {
+        /* No room to move: charged to the sketch, it starts again from there, coarsely if need be. */
+        const union weir_u16b empty = {.lo = 0, .hi = 0};
+        if (weir_wide_evict(c->table, value, c->now_ns) && weir_cas16(slot, value, empty))
+            weir_wide_release(c->table, value);
+        return;
+    }
+    copy_state(from, frozen, &to);
+    if (weir_cas16(slot, value, slot_value(c, fp, to.ref, weir_slot_index(value))))
+        weir_wide_release(c->table, value);
+    else
+        weir_extent_release(c->table, to.ref.unit, fp);
+}
+
+/* The slot points to an extent that is not the key's: its maker was taken for dead.  Nothing was counted in
+ * it since, so the slot is as good as empty. */
+static void forget(union weir_u16b *slot, union weir_u16b value)
+{
+    const union weir_u16b empty = {.lo = 0, .hi = 0};
+    (void)weir_cas16(slot, value, empty);
+}
+
+/* The date by which a slot expires is moved on before anything is counted under the new one. */
+static bool date_slot(const struct weir_call *c, union weir_u16b *slot, union weir_u16b *value)
+{
+    uint64_t index = c->now_ns / c->limit->window_ns;
+    if (weir_slot_index(*value) >= index)
+        return true;
+    union weir_u16b dated = slot_value(c, weir_slot_fp(*value),
+                                       weir_wide_unpack_ref(weir_slot_body(*value)), index);
+    if (!weir_cas16(slot, *value, dated))
+        return false;
+    *value = dated;
+    return true;
+}
+
+/* The key has an extent. */
+static bool again(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
+                  union weir_u16b value)
+{
+    struct wide w = {.ref = weir_wide_unpack_ref(weir_slot_body(value))};
+    union weir_u16b control;
+    if (!weir_wide_read(c->table, value, &w.extent, &control)) {
+        forget(slot, value);
+        return false;
+    }
+    w.capacity = weir_extent_capacity(c->table, w.ref.unit);
+    if ((control.hi & WEIR_CONTROL_FROZEN) || w.capacity < cells_needed(c->limit) ||
+        w.ref.flavour != flavour_of(c->limit)) {
+        move(c, home->fp, slot, value, &w);
+        return false;
+    }
+    if (!weir_wide_flush(w.extent, w.capacity, w.ref, control))
+        return false;
+    union weir_u16b next = step(c, &w, control);
+    if (c->op == WEIR_OP_LOOK || weir_eq16(next, control))
+        return weir_eq16(weir_load16(&w.extent->control), control);
+    if (!date_slot(c, slot, &value) || !weir_cas16(&w.extent->control, control, next))
+        return false;
+    (void)weir_wide_flush(w.extent, w.capacity, w.ref, next);
+    return true;
+}
+
+bool weir_wide_apply(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
+                     union weir_u16b value)
+{
+    if (slot == NULL)
+        return first(c, home);
+    if (weir_slot_kind(value) == WEIR_KIND_WIDE)
+        return again(c, home, slot, value);
+    union weir_u16b next = step_coarse(c, home->fp, value);
+    if (c->op == WEIR_OP_LOOK || weir_eq16(next, value))
+        return weir_eq16(weir_peek16(slot), value);
+    return weir_cas16(slot, value, next);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "table/extent.h"
+
+#include "algo/limit.h"
+
+#define UNITS_PER_CHUNK (WEIR_CHUNK_BYTES / WEIR_UNIT_BYTES)
+#define CHUNK_CONTINUES UINT32_MAX   /* belongs to the object that began in an earlier chunk */
+#define CHUNK_SKETCH (UINT32_MAX - 1) /* belongs to a sketch, for good */
+#define NONCE_MASK ((UINT64_C(1) << WEIR_FP_SHIFT) - 1)
+/* Longer than any live process takes from claiming an extent to linking it. */
+#define LINK_PATIENCE_S 30u
+#define TRIES_MAX 2048u
+
+/* Objects come in sizes an eighth apart, so that at most an eighth is wasted and chunks are shared. */
+static uint64_t units_for(uint32_t cells)
+{
+    uint64_t bytes = sizeof(struct weir_extent) + (uint64_t)cells * 8;
+    uint64_t units = (bytes + WEIR_UNIT_BYTES - 1) / WEIR_UNIT_BYTES;
+    if (units <= 16)
+        return units;
+    uint32_t shift = 60u - (uint32_t)__builtin_clzll(units); /* keep the top four bits */
+    uint64_t step = UINT64_C(1) << shift;
+    return (units + step - 1) & ~(step - 1);
+}
+
+static uint32_t class_of(const struct weir_table *table, uint64_t chunk)
+{
+    return __atomic_load_n(&table->chunk_class[chunk], __ATOMIC_ACQUIRE);
+}
+
+static bool take_chunk(struct weir_table *table, uint64_t chunk, uint32_t class)
+{
+    uint32_t free_class = 0;
+    return __atomic_compare_exchange_n(&table->chunk_class[chunk], &free_class, class, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* Takes `count` chunks in a row from `first` on; gives back what it got if one is taken. */
+static bool take_run(struct weir_table *table, uint64_t first, uint64_t count, uint32_t class,
+                     uint32_t rest)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (take_chunk(table, first + i, i == 0 ? class : rest))
+            continue;
+        while (i-- > 0)
+            __atomic_store_n(&table->chunk_class[first + i], 0, __ATOMIC_RELEASE);
+        return false;
+    }
+    return true;
+}
+
+/* Large things go to the end of the region, so that they do not cut up the room for small ones. */
+static uint64_t claim_run(struct weir_table *table, uint64_t count, uint32_t class, uint32_t rest)
+{
+    if (count > table->extent_chunks)
+        return UINT64_MAX;
+    for (uint64_t first = table->extent_chunks - count + 1; first-- > 0;) {
+        if (class_of(table, first) == 0 && take_run(table, first, count, class, rest))
+            return first;
+    }
+    return UINT64_MAX;
+}
+
+uint64_t weir_extent_claim_chunks(struct weir_table *table, uint64_t bytes)
+{
+    uint64_t count = (bytes + WEIR_CHUNK_BYTES - 1) / WEIR_CHUNK_BYTES;
+    uint64_t chunk = claim_run(table, count, CHUNK_SKETCH, CHUNK_SKETCH);
+    return chunk == UINT64_MAX ? UINT64_MAX : chunk * WEIR_CHUNK_BYTES;
+}
+
+void weir_extent_release_chunks(struct weir_table *table, uint64_t offset, uint64_t bytes)
+{
+    uint64_t count = (bytes + WEIR_CHUNK_BYTES - 1) / WEIR_CHUNK_BYTES;
+    for (uint64_t i = 0; i < count; i++)
+        __atomic_store_n(&table->chunk_class[offset / WEIR_CHUNK_BYTES + i], 0, __ATOMIC_RELEASE);
+}
+
+static struct weir_extent *at_unit(const struct weir_table *table, uint64_t unit)
+{
+    /* Units are 64 bytes in a mapping that starts on a page: always aligned. */
+    return (struct weir_extent *)(void *)(table->extents + unit * WEIR_UNIT_BYTES);
+}
+
+struct weir_extent *weir_extent_at(const struct weir_table *table, uint32_t unit)
+{
+    uint64_t chunk = unit / UNITS_PER_CHUNK;
+    if (chunk >= table->extent_chunks)
+        return NULL;
+    uint32_t class = class_of(table, chunk);
+    if (class == 0 || class >= CHUNK_SKETCH)
+        return NULL;
+    uint64_t within = unit % UNITS_PER_CHUNK;
+    bool fits = class <= UNITS_PER_CHUNK
+                    ? within % class == 0 && within + class <= UNITS_PER_CHUNK
+                    : within == 0 && (uint64_t)unit + class <= table->extent_chunks * UNITS_PER_CHUNK;
+    return fits ? at_unit(table, unit) : NULL;
+}
+
+uint32_t weir_extent_capacity(const struct weir_table *table, uint32_t unit)
+{
+    uint64_t units = class_of(table, unit / UNITS_PER_CHUNK);
+    uint64_t cells = (units * WEIR_UNIT_BYTES - sizeof(struct weir_extent)) / 8;
+    return cells < WEIR_EXTENT_CELLS_MAX ? (uint32_t)cells : WEIR_EXTENT_CELLS_MAX;
+}
+
+/* Its process died between claiming and linking, or between unlinking and giving back. */
+static bool is_orphan(const struct weir_table *table, const struct weir_extent *extent,
+                      uint64_t unit, uint64_t now_s)
+{
+    uint64_t owner = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
+    uint64_t home = __atomic_load_n(&extent->home, __ATOMIC_ACQUIRE);
+    uint64_t age_s = (now_s - home) & 0xffffff;
+    uint64_t slot = home >> 24;
+    if (age_s < LINK_PATIENCE_S || slot >= table->bucket_count * WEIR_BUCKET_SLOTS)
+        return false;
+    union weir_u16b value =
+        weir_peek16(&table->buckets[slot / WEIR_BUCKET_SLOTS].slot[slot % WEIR_BUCKET_SLOTS]);
+    bool is_linked = weir_slot_kind(value) == WEIR_KIND_WIDE &&
+                     weir_slot_fp(value) == owner >> WEIR_FP_SHIFT &&
+                     (weir_slot_body(value) & 0xffffff) == unit;
+    return !is_linked;
+}
+
+static bool claim_object(struct weir_table *table, uint64_t unit, uint64_t owner, uint64_t home,
+                         uint64_t now_s, bool steal)
+{
+    struct weir_extent *extent = at_unit(table, unit);
+    uint64_t seen = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
+    if (seen != 0 && !(steal && is_orphan(table, extent, unit, now_s)))
+        return false;
+    if (!__atomic_compare_exchange_n(&extent->owner, &seen, owner, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+        return false;
+    __atomic_store_n(&extent->home, home, __ATOMIC_RELEASE);
+    return true;
+}
+
+/* Tries objects of a size, from where the last one was found, but not so many that a decision
+ * would be felt: with the region nearly full the state is counted coarsely instead. */
+static uint32_t claim_among(struct weir_table *table, uint64_t units, uint64_t owner, uint64_t home,
+                            uint64_t now_s, bool steal)
+{
+    uint64_t start = __atomic_load_n(&table->extent_hint, __ATOMIC_RELAXED);
+    uint64_t objects = units <= UNITS_PER_CHUNK ? UNITS_PER_CHUNK / units : 1;
+    uint32_t tries = TRIES_MAX;
+    for (uint64_t n = 0; n < table->extent_chunks; n++) {
+        uint64_t chunk = (start + n) % table->extent_chunks;
+        if (class_of(table, chunk) != units)
+            continue;
+        for (uint64_t i = 0; i < objects; i++) {
+            uint64_t unit = chunk * UNITS_PER_CHUNK + (start + i) % objects * units;
+            if (claim_object(table, unit, owner, home, now_s, steal)) {
+                __atomic_store_n(&table->extent_hint, chunk, __ATOMIC_RELAXED);
+                return (uint32_t)unit;
+            }
+            if (--tries == 0) {
+                __atomic_store_n(&table->extent_hint, weir_mix64(owner), __ATOMIC_RELAXED);
+                return WEIR_EXTENT_NONE;
+            }
+        }
+    }
+    return WEIR_EXTENT_NONE;
+}
+
+uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, const union weir_u16b *home_slot,
+                           uint32_t cells, uint64_t now_ns)
+{
+    if (table->extent_chunks == 0)
+        return WEIR_EXTENT_NONE;
+    uint64_t units = units_for(cells);
+    uint64_t now_s = now_ns / WEIR_NS_PER_S;
+    uint64_t count = __atomic_add_fetch(&table->claims, 1, __ATOMIC_RELAXED);
+    uint64_t owner =
+        fp << WEIR_FP_SHIFT | (weir_mix64(table->nonce ^ count) & NONCE_MASK) | 1; /* never 0 */
+    uint64_t slot = (uint64_t)(home_slot - &table->buckets[0].slot[0]);
+    uint64_t home = slot << 24 | (now_s & 0xffffff);
+    uint32_t unit = claim_among(table, units, owner, home, now_s, false);
+    if (unit != WEIR_EXTENT_NONE)
+        return unit;
+    uint64_t chunks = (units + UNITS_PER_CHUNK - 1) / UNITS_PER_CHUNK;
+    uint64_t chunk = claim_run(table, chunks, (uint32_t)units, CHUNK_CONTINUES);
+    if (chunk != UINT64_MAX && claim_object(table, chunk * UNITS_PER_CHUNK, owner, home, now_s, false))
+        return (uint32_t)(chunk * UNITS_PER_CHUNK);
+    return claim_among(table, units, owner, home, now_s, true);
+}
+
+void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp)
+{
+    struct weir_extent *extent = weir_extent_at(table, unit);
+    if (extent == NULL)
+        return;
+    uint64_t seen = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
+    if (seen >> WEIR_FP_SHIFT == fp)
+        (void)__atomic_compare_exchange_n(&extent->owner, &seen, 0, false, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED);
+}
+
+uint64_t weir_extent_bytes_used(const struct weir_table *table)
+{
+    uint64_t used = 0;
+    for (uint64_t chunk = 0; chunk < table->extent_chunks; chunk++) {
+        uint32_t class = class_of(table, chunk);
+        if (class == CHUNK_SKETCH)
+            used += WEIR_CHUNK_BYTES;
+        if (class == 0 || class >= CHUNK_SKETCH)
+            continue;
+        uint64_t objects = class <= UNITS_PER_CHUNK ? UNITS_PER_CHUNK / class : 1;
+        for (uint64_t i = 0; i < objects; i++) {
+            const struct weir_extent *e = at_unit(table, chunk * UNITS_PER_CHUNK + i * class);
+            if (__atomic_load_n(&e->owner, __ATOMIC_RELAXED) != 0)
+                used += (uint64_t)class * WEIR_UNIT_BYTES;
+        }
+    }
+    return used;
+}

@@ -1,0 +1,56 @@
+/* extent.h - room for states that do not fit a slot: logs, sub-windows, very large counters.
+ *
+ *     control 16 | owner 8 | home 8 | cells ...
+ *
+ * `control` is to a wide state what a slot is to a small one: all that changes, changed by one 16-byte
+ * swap.  Its highest bit freezes it: a frozen state is only read, to be charged or moved.  `owner` names the
+ * key (fingerprint and a nonce); who comes through a slot checks it after reading control, so an
+ * extent that was given to another key is noticed.  `home` says which slot was to point here, and since when: an extent
+ * that its slot does not point to, though it has had the time, belonged to a process that died, and is free.
+ *
+ * The region is cut into chunks of 64 KiB.  A chunk is given to one size of object on first use and
+ * keeps it; larger objects take chunks that follow each other.  Objects of one size fill a chunk like slots.
+ *
+ * Threads: any number, in any number of processes.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_TABLE_EXTENT_H
+#define WEIR_TABLE_EXTENT_H
+
+#include "table/internal.h"
+
+struct weir_extent {
+    union weir_u16b control;
+    uint64_t owner; /* fingerprint << 22 | nonce; 0: free */
+    uint64_t home;  /* number of the slot << 24 | second of the claim, low 24 bits */
+    uint64_t cells[];
+};
+static_assert(sizeof(struct weir_extent) == 32, "header of an extent");
+
+#define WEIR_EXTENT_NONE UINT32_MAX
+#define WEIR_EXTENT_CELLS_MAX (1u << 20) /* what a log's head can point to */
+#define WEIR_CONTROL_FROZEN (UINT64_C(1) << 63)
+
+/* Claims an extent with at least `cells` cells for a key; the number of its first unit, or
+ * WEIR_EXTENT_NONE.  Its control is whatever the caller stores before it links the extent. */
+uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, const union weir_u16b *home,
+                           uint32_t cells, uint64_t now_ns);
+/* Gives it back; harmless if it is another's by now. */
+void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp);
+
+/* The extent at a unit, or NULL where no extent can be. */
+struct weir_extent *weir_extent_at(const struct weir_table *table, uint32_t unit);
+uint32_t weir_extent_capacity(const struct weir_table *table, uint32_t unit);
+
+static inline bool weir_extent_is_of(const struct weir_extent *extent, uint64_t fp)
+{
+    return __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE) >> WEIR_FP_SHIFT == fp;
+}
+
+/* Whole chunks for a sketch, for good: the offset from the start of the extents, or UINT64_MAX. */
+uint64_t weir_extent_claim_chunks(struct weir_table *table, uint64_t bytes);
+
+/* Gives back chunks that were never used. */
+void weir_extent_release_chunks(struct weir_table *table, uint64_t offset, uint64_t bytes);
+
+uint64_t weir_extent_bytes_used(const struct weir_table *table);
+
+#endif

@@ -1,0 +1,204 @@
+/* layout.h - the bytes of a table file.  docs/table-format.md draws them; the asserts keep both true.
+ *
+ *     header | slots | sketch | records | statistics | extents
+ *
+ * All numbers are little-endian, all places are offsets from the start of the file, every part starts
+ * on a page.  The sizes of the parts follow from the five counts in the header, so that a reader
+ * recomputes them and refuses a file in which they disagree.
+ *
+ * A slot is 16 bytes, {state, fingerprint}, and is changed only by one 16-byte swap:
+ *
+ *     hi  63          22 21 20    18 17   12 11            0
+ *         fingerprint 42 | 0 | kind 3 | class 6 | body, high 12 |     kinds but TAT
+ *         fingerprint 42 | 1 | gen 2 | 0 0 0 | num 16          |     TAT
+ *     lo  63                       30 29                    0
+ *         index 34                   | body, low 30            |     kinds but TAT
+ *         ns 63                                                |     TAT
+ *
+ * The kind says when a slot may be forgotten without asking the rule that made it:
+ *
+ *     EMPTY   zero                                    at once
+ *     CLAIM   lo = when it was made, body = nonce     holds no count; after CLAIM_LIFE, or for its key
+ *     TAT     when the bucket is full again           then
+ *     WINDOW  index, count 42                         end of window `index`
+ *     SLIDE   index, previous 21, current 21          end of the window after it
+ *     TICK    tick, shift 6, used 32 (class: W<<shift) two class windows after it
+ *     LEASES  deadline, three counts of 14 (class: 2W) at the deadline; g = class/4
+ *     WIDE    index, extent 24                        end of the window after `index`
+ *
+ * class numbers a window length in the header's list (at most WEIR_WINDOWS_MAX of them).
+ *
+ * Purity: macros and inline packing only.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_TABLE_LAYOUT_H
+#define WEIR_TABLE_LAYOUT_H
+
+#include "base/atomic16.h"
+#include "base/hash.h"
+#include "base/maxima.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEIR_TABLE_MAGIC UINT64_C(0x314c425452494557) /* "WEIRTBL1" */
+#define WEIR_TABLE_VERSION 1u
+#define WEIR_PAGE 4096u
+
+#define WEIR_BUCKET_SLOTS 8u
+#define WEIR_SKETCH_ROWS 2u
+#define WEIR_SKETCH_REGIONS_MAX 8u
+#define WEIR_COUNTER_SHARDS 8u
+#define WEIR_STATS_SHARDS 8u
+#define WEIR_GENERATIONS 4u
+
+enum weir_kind {
+    WEIR_KIND_EMPTY = 0,
+    WEIR_KIND_CLAIM = 1,
+    WEIR_KIND_WINDOW = 2,
+    WEIR_KIND_SLIDE = 3,
+    WEIR_KIND_TICK = 4,
+    WEIR_KIND_LEASES = 5,
+    WEIR_KIND_WIDE = 6,
+    WEIR_KIND_RESERVED = 7, /* leases from Redis */
+    WEIR_KIND_TAT = 8,      /* not in the three bits: its own flag */
+};
+
+struct weir_bucket {
+    union weir_u16b slot[WEIR_BUCKET_SLOTS];
+};
+
+/* Counters of the table itself, spread over lines so that two inserters seldom share one. */
+struct weir_table_counters {
+    uint64_t insertions;
+    uint64_t evictions;      /* live keys that had to leave; the sketch remembers them */
+    uint64_t seeds;          /* keys that came back with what the sketch remembered */
+    uint64_t fallbacks;      /* wide states that found no extent and were counted coarsely */
+    uint64_t spare[4];
+};
+
+struct weir_table_header {
+    /* Written once, before the file has a name; covered by `checksum`. */
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes;
+    uint64_t file_bytes;
+    uint64_t buckets;
+    uint64_t sketch_cells; /* all regions together */
+    uint64_t records;
+    uint64_t stats_rules;
+    uint64_t extent_chunks;
+    uint32_t window_regions; /* of the sketch; then one region for buckets */
+    uint32_t bucket_share;   /* of 8: how much of the sketch is the bucket region */
+    struct weir_hash_key hash_key;
+    uint8_t boot_id[16];
+    int64_t boottime_offset_ns; /* of the maker's time namespace */
+    uint64_t created_ns;
+    uint64_t checksum;
+    uint64_t spare0[8];
+
+    /* The clock (clock.c): now = clock.hi + (CLOCK_BOOTTIME - clock.lo / 2), or 90% of the
+     * latter while the lowest bit of clock.lo is set. */
+    union weir_u16b clock;
+    uint64_t clock_last; /* the latest time seen, to about 100 ms */
+    uint8_t clock_boot_id[16];
+    uint64_t spare1[3];
+
+    /* Until when the sketch holds anything: windows by region, then buckets. */
+    uint64_t sketch_until_ns[WEIR_SKETCH_REGIONS_MAX + 1];
+    uint64_t spare2[7];
+
+    uint64_t window_s[WEIR_WINDOWS_MAX]; /* class -> length; 0: free */
+
+    struct weir_table_counters counters[WEIR_COUNTER_SHARDS];
+};
+static_assert(sizeof(struct weir_table_header) <= WEIR_PAGE, "the header is one page");
+static_assert(offsetof(struct weir_table_header, counters) % 64 == 0, "a line for each shard");
+
+/* What the table remembers of one limit: the rates that its buckets may be dated in. */
+struct weir_record {
+    uint64_t id;                        /* the limit's tag; 0: free */
+    uint64_t rate[WEIR_GENERATIONS];    /* sequence number << 32 | requests per window */
+    uint64_t approx_offset;             /* counting: approximate: where in the extents, plus 1 */
+    uint64_t approx_bytes;
+    uint64_t spare;
+};
+static_assert(sizeof(struct weir_record) == 64, "a record is a cache line");
+
+/* One rule's counters in one shard. */
+struct weir_stats_line {
+    uint64_t counter[8];
+};
+static_assert(sizeof(struct weir_stats_line) == 64, "a line for each rule and shard");
+
+#define WEIR_CHUNK_BYTES 65536u
+#define WEIR_UNIT_BYTES 64u
+#define WEIR_EXTENT_UNITS_MAX (UINT64_C(1) << 24)
+
+/* Packing of a slot. ------------------------------------------------------------------------- */
+
+#define WEIR_FP_SHIFT 22
+#define WEIR_FP_BITS 42
+#define WEIR_TAT_FLAG (UINT64_C(1) << 21)
+#define WEIR_BODY_LOW_BITS 30
+#define WEIR_BODY_BITS 42
+#define WEIR_BODY_MAX ((UINT64_C(1) << WEIR_BODY_BITS) - 1)
+#define WEIR_INDEX_MAX ((UINT64_C(1) << 34) - 1)
+
+static inline uint64_t weir_slot_fp(union weir_u16b s)
+{
+    return s.hi >> WEIR_FP_SHIFT;
+}
+
+static inline enum weir_kind weir_slot_kind(union weir_u16b s)
+{
+    if (s.hi & WEIR_TAT_FLAG)
+        return WEIR_KIND_TAT;
+    return (enum weir_kind)((s.hi >> 18) & 7);
+}
+
+static inline uint32_t weir_slot_class(union weir_u16b s)
+{
+    return (uint32_t)(s.hi >> 12) & 63;
+}
+
+static inline uint64_t weir_slot_index(union weir_u16b s)
+{
+    return s.lo >> WEIR_BODY_LOW_BITS;
+}
+
+static inline uint64_t weir_slot_body(union weir_u16b s)
+{
+    return (s.hi & 0xfff) << WEIR_BODY_LOW_BITS |
+           (s.lo & ((UINT64_C(1) << WEIR_BODY_LOW_BITS) - 1));
+}
+
+static inline union weir_u16b weir_slot_pack(uint64_t fp, enum weir_kind kind, uint32_t class,
+                                             uint64_t index, uint64_t body)
+{
+    union weir_u16b s;
+    s.hi = fp << WEIR_FP_SHIFT | (uint64_t)kind << 18 | (uint64_t)class << 12 |
+           body >> WEIR_BODY_LOW_BITS;
+    s.lo = index << WEIR_BODY_LOW_BITS | (body & ((UINT64_C(1) << WEIR_BODY_LOW_BITS) - 1));
+    return s;
+}
+
+static inline union weir_u16b weir_slot_pack_tat(uint64_t fp, uint32_t generation, uint64_t ns,
+                                                 uint32_t num)
+{
+    union weir_u16b s;
+    s.hi = fp << WEIR_FP_SHIFT | WEIR_TAT_FLAG | (uint64_t)generation << 19 | num;
+    s.lo = ns;
+    return s;
+}
+
+static inline uint32_t weir_slot_tat_generation(union weir_u16b s)
+{
+    return (uint32_t)(s.hi >> 19) & (WEIR_GENERATIONS - 1);
+}
+
+static inline uint32_t weir_slot_tat_num(union weir_u16b s)
+{
+    return (uint32_t)(s.hi & 0xffff);
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* slots.h - finds the slot of a key, or makes one: never two.
+ *
+ * A key may live in any of 16 places: two buckets of 8 slots, each bucket two cache lines.  The places of a key
+ * have an order (first bucket, then second).  Inserting without locks and without doubles:
+ *
+ *   1. claim     swap {key, CLAIM, nonce} into a free place (or an expired one; or one whose key was charged to the
+ *                sketch).  A claim holds no count, so a process that dies here has lost nothing.
+ *   2. look      at all 16 places again.  A live slot of the key: take it, drop our claim.
+ *   3. settle    of several claims the lowest wins; the higher ones are swapped out first.  Whoever looks, helps.
+ *   4. promote   swap the claim, nonce and all, for the first state.
+ *
+ * Two claimers cannot both miss each other, because each looks after it has claimed.  Who promotes a claim,
+ * its own or another's, has looked at all places after having seen that very claim (the nonce tells),
+ * and has read the sketch after it: a claim that is still there proves that the key was not counted anywhere
+ * meanwhile.  tests/model/insert.pml checks this exhaustively.
+ *
+ * Threads: any number, in any number of processes.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_TABLE_SLOTS_H
+#define WEIR_TABLE_SLOTS_H
+
+#include "table/internal.h"
+
+#define WEIR_PLACES (2 * WEIR_BUCKET_SLOTS)
+
+struct weir_home {
+    struct weir_bucket *bucket[2];
+    uint64_t fp;
+};
+
+static inline struct weir_home weir_slots_locate(const struct weir_table *table, uint64_t key)
+{
+    uint64_t n = table->bucket_count;
+    uint64_t first = (uint64_t)(((weir_u128)key * n) >> 64);
+    uint64_t fp = key & ((UINT64_C(1) << WEIR_FP_BITS) - 1);
+    /* Any bucket but the first, chosen by bits that the first hardly depends on. */
+    uint64_t spread = (fp ^ fp >> 21) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t second = first + 1 + (uint64_t)(((weir_u128)spread * (n - 1)) >> 64);
+    if (second >= n)
+        second -= n;
+    return (struct weir_home){
+        .bucket = {&table->buckets[first], &table->buckets[second]}, .fp = fp};
+}
+
+static inline void weir_slots_prefetch(const struct weir_home *home)
+{
+    for (int b = 0; b < 2; b++) {
+        __builtin_prefetch(&home->bucket[b]->slot[0], 1);
+        __builtin_prefetch(&home->bucket[b]->slot[4], 1);
+    }
+}
+
+/* Bit i is set where slot i of the bucket bears this fingerprint and is not empty. */
+static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uint64_t fp)
+{
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < WEIR_BUCKET_SLOTS; i++) {
+        uint64_t hi = __atomic_load_n(&bucket->slot[i].hi, __ATOMIC_RELAXED);
+        mask |= (uint32_t)(hi >> WEIR_FP_SHIFT == fp) << i;
+    }
+    return mask;
+}
+
+/* The key's live slot and what it holds, or NULL.  Half of *value may be newer than the other:
+ * see atomic16.h. */
+static inline union weir_u16b *weir_slots_find(const struct weir_home *home,
+                                               union weir_u16b *value)
+{
+    for (int b = 0; b < 2; b++) {
+        uint32_t mask = weir_bucket_matches(home->bucket[b], home->fp);
+        for (; mask != 0; mask &= mask - 1) {
+            union weir_u16b *slot = &home->bucket[b]->slot[__builtin_ctz(mask)];
+            *value = weir_peek16(slot);
+            enum weir_kind kind = weir_slot_kind(*value);
+            if (kind > WEIR_KIND_CLAIM && weir_slot_fp(*value) == home->fp)
+                return slot;
+        }
+    }
+    return NULL;
+}
+
+/* Makes sure that the key has a slot.  True: *slot is live.  False: *slot holds the claim *value, and the
+ * caller may swap it for a first state; if that swap fails, it finds again. */
+bool weir_slots_claim(struct weir_table *table, const struct weir_home *home, uint64_t now_ns,
+                      union weir_u16b **slot, union weir_u16b *value);
+
+/* When what a slot holds may be forgotten; 0 for empty ones. */
+uint64_t weir_slot_expires_ns(const struct weir_table *table, union weir_u16b value);
+
+
+#endif

@@ -1,0 +1,43 @@
+/* stats.c - counters per rule, spread over shards: one shared counter would halve throughput.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "table/internal.h"
+
+uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id)
+{
+    uint64_t count = table->header->stats_rules;
+    if (stats_id == 0 || count < 2)
+        return 0;
+    uint64_t start = weir_mix64(stats_id);
+    for (uint64_t probe = 0; probe < count - 1; probe++) {
+        uint64_t number = 1 + (start + probe) % (count - 1);
+        uint64_t seen = 0;
+        if (__atomic_compare_exchange_n(&table->stats_ids[number], &seen, stats_id, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+            seen == stats_id)
+            return (uint32_t)number;
+    }
+    return 0;
+}
+
+static uint64_t *counter_of(const struct weir_table *table, uint32_t stat, uint32_t shard,
+                            enum weir_counter counter)
+{
+    uint64_t line = (uint64_t)(shard % WEIR_STATS_SHARDS) * table->header->stats_rules + stat;
+    return &table->stats_lines[line].counter[counter];
+}
+
+void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard,
+                    enum weir_counter counter, uint64_t amount)
+{
+    /* Relaxed: counters are read for people, one by one. */
+    (void)__atomic_fetch_add(counter_of(table, stat, shard, counter), amount, __ATOMIC_RELAXED);
+}
+
+uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter)
+{
+    uint64_t sum = 0;
+    for (uint32_t shard = 0; shard < WEIR_STATS_SHARDS; shard++)
+        sum += __atomic_load_n(counter_of(table, stat, shard, counter), __ATOMIC_RELAXED);
+    return sum;
+}
