@@ -1,0 +1,121 @@
+/* Near-limit statistics, number by number as envoyproxy/ratelimit counts them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/stats.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+/* What a fixed window of `limit` adds when `before` hits came earlier and `hits` come now. */
+static struct weir_tally tally(uint64_t limit, uint64_t before, uint64_t hits)
+{
+    struct weir_verdict v = {.allowed = before + hits <= limit, .limit = limit, .before = before};
+    return weir_tally_of(&v, hits, 0.8f, false);
+}
+
+static void hits_below_the_near_threshold_are_within_only(void **state)
+{
+    (void)state;
+    struct weir_tally t = tally(20, 2, 3);
+    assert_int_equal(t.total_hits, 3);
+    assert_int_equal(t.within_limit, 3);
+    assert_int_equal(t.near_limit, 0);
+    assert_int_equal(t.over_limit, 0);
+    assert_int_equal(t.shadow_mode, 0);
+}
+
+static void of_hits_that_cross_the_threshold_the_part_beyond_is_near(void **state)
+{
+    (void)state;
+    assert_int_equal(tally(8, 5, 2).near_limit, 1); /* the threshold is 6 */
+    assert_int_equal(tally(8, 4, 2).near_limit, 0);
+    assert_int_equal(tally(8, 6, 2).near_limit, 2);
+    assert_int_equal(tally(15, 10, 1).near_limit, 0); /* 12 */
+    assert_int_equal(tally(15, 12, 1).near_limit, 1);
+    assert_int_equal(tally(20, 14, 5).near_limit, 3); /* 16 */
+}
+
+static void a_refused_request_counts_over_only_beyond_the_limit(void **state)
+{
+    (void)state;
+    struct weir_tally t = tally(20, 15, 7);
+    assert_int_equal(t.over_limit, 2);
+    assert_int_equal(t.near_limit, 4); /* 16 .. 20 */
+    assert_int_equal(t.within_limit, 0);
+    t = tally(20, 18, 7);
+    assert_int_equal(t.over_limit, 5);
+    assert_int_equal(t.near_limit, 2);
+    t = tally(15, 15, 1);
+    assert_int_equal(t.over_limit, 1);
+    assert_int_equal(t.near_limit, 0);
+    t = tally(15, 40, 30);
+    assert_int_equal(t.over_limit, 30);
+}
+
+static void a_look_counts_nothing(void **state)
+{
+    (void)state;
+    struct weir_tally none = {0}, t = tally(10, 11, 0);
+    assert_memory_equal(&t, &none, sizeof(t));
+    t = tally(10, 9, 0);
+    assert_memory_equal(&t, &none, sizeof(t));
+}
+
+static void a_limit_of_zero_is_all_over(void **state)
+{
+    (void)state;
+    struct weir_tally t = tally(0, 0, 3);
+    assert_int_equal(t.over_limit, 3);
+    assert_int_equal(t.near_limit, 0);
+}
+
+static void shadow_counts_what_would_have_been_over(void **state)
+{
+    (void)state;
+    struct weir_verdict v = {.allowed = false, .limit = 3, .before = 2};
+    assert_int_equal(weir_tally_of(&v, 4, 0.8f, true).shadow_mode, 3);
+    v.before = 5;
+    assert_int_equal(weir_tally_of(&v, 4, 0.8f, true).shadow_mode, 4);
+    v = (struct weir_verdict){.allowed = true, .limit = 3, .before = 0};
+    assert_int_equal(weir_tally_of(&v, 1, 0.8f, true).shadow_mode, 0);
+}
+
+static void the_threshold_is_rounded_in_float32(void **state)
+{
+    (void)state;
+    /* 0.8f x 5 is 4 in float32, though 0.8f alone is a little more than 0.8. */
+    assert_int_equal(tally(5, 4, 1).near_limit, 1);
+    assert_int_equal(tally(5, 3, 1).near_limit, 0);
+    /* 0.8f x 16777217 cannot be told from 0.8f x 16777216. */
+    assert_int_equal(tally(16777217, 13421773, 1).near_limit,
+                     tally(16777216, 13421773, 1).near_limit);
+}
+
+static void numbers_at_their_ends_do_not_wrap(void **state)
+{
+    (void)state;
+    struct weir_verdict v = {.allowed = false, .limit = UINT32_MAX, .before = 1};
+    struct weir_tally t = weir_tally_of(&v, UINT64_MAX, 0.8f, false);
+    assert_int_equal(t.over_limit, UINT64_MAX - UINT32_MAX);
+    v = (struct weir_verdict){.allowed = false, .limit = 10, .before = 5};
+    t = weir_tally_of(&v, 6, 2.0f, false); /* a threshold above the limit */
+    assert_int_equal(t.near_limit, 0);
+    assert_int_equal(t.over_limit, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hits_below_the_near_threshold_are_within_only),
+        cmocka_unit_test(of_hits_that_cross_the_threshold_the_part_beyond_is_near),
+        cmocka_unit_test(a_refused_request_counts_over_only_beyond_the_limit),
+        cmocka_unit_test(a_look_counts_nothing),
+        cmocka_unit_test(a_limit_of_zero_is_all_over),
+        cmocka_unit_test(shadow_counts_what_would_have_been_over),
+        cmocka_unit_test(the_threshold_is_rounded_in_float32),
+        cmocka_unit_test(numbers_at_their_ends_do_not_wrap),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
