@@ -9,7 +9,7 @@
 #define NONCE_MASK ((UINT64_C(1) << WEIR_FP_SHIFT) - 1)
 /* Longer than any live process takes from claiming an extent to linking it. */
 #define LINK_PATIENCE_S 30u
-#define TRIES_MAX 2048u
+#define TRIES_MAX 64u
 
 /* Objects come in sizes an eighth apart, so that at most an eighth is wasted and chunks are shared. */
 static uint64_t units_for(uint32_t cells)
