@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_LEN_MAX 32     /* longer ones are not compared: nobody mistypes by that much */
+#define OPTIONS_MAX 32      /* of one command */
+#define DISTANCE_NEAR_MAX 2 /* edits between what was typed and what was meant */
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) from a to b. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t rows[3][NAME_LEN_MAX + 1];
+    size_t a_len = strlen(a), b_len = strlen(b);
+    if (a_len > NAME_LEN_MAX || b_len > NAME_LEN_MAX)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= b_len; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= a_len; i++) {
+        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= b_len; j++) {
+            size_t replaced = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = min_size(replaced, min_size(above[j], row[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = min_size(row[j], above2[j - 2] + 1);
+        }
+    }
+    return rows[a_len % 3][b_len];
+}
+
+const char *cli_nearest(const char *typed, const char *const *names, size_t count)
+{
+    const char *nearest = NULL;
+    size_t least = DISTANCE_NEAR_MAX + 1;
+    for (size_t i = 0; i < count; i++) {
+        /* A beginning of the name is meant as the name, however much is missing. */
+        bool is_prefix = typed[0] != '\0' && strncmp(typed, names[i], strlen(typed)) == 0;
+        size_t distance = is_prefix ? 1 : edit_distance(typed, names[i]);
+        if (distance < least && distance < strlen(names[i])) {
+            least = distance;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+
+/* Digits only: strtoull would take "-1" for a very large number. */
+static bool parse_digits(const char *text, uint64_t *out, const char **end)
+{
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    char *stop;
+    errno = 0;
+    unsigned long long value = strtoull(text, &stop, 10);
+    if (errno != 0)
+        return false;
+    *out = value;
+    *end = stop;
+    return true;
+}
+
+bool cli_parse_size(const char *text, uint64_t *out)
+{
+    static const char suffixes[] = "kmgt";
+    const char *end;
+    uint64_t value;
+    if (!parse_digits(text, &value, &end))
+        return false;
+    unsigned shift = 0;
+    if (*end != '\0') {
+        char lower = (char)(*end | 0x20);
+        const char *suffix = strchr(suffixes, lower);
+        if (suffix == NULL || end[1] != '\0')
+            return false;
+        shift = 10 * (unsigned)(suffix - suffixes + 1);
+    }
+    if (value > UINT64_MAX >> shift)
+        return false;
+    *out = value << shift;
+    return true;
+}
+
+static bool parse_seconds(const char *text, double *out)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || *end != '\0' || errno != 0 || !(value > 0 && value <= 1e9))
+        return false;
+    *out = value;
+    return true;
+}
+
+static enum cli_exit refuse_value(const struct cli_option *option, const char *value,
+                                  const char *wanted)
+{
+    cli_complain("--%s: '%s' is not %s", option->name, value, wanted);
+    return CLI_USAGE;
+}
+
+static enum cli_exit set_value(const struct cli_option *option, void *settings, const char *value)
+{
+    char *field = (char *)settings + option->offset;
+    const char *end;
+    uint64_t number;
+    double seconds;
+    switch (option->kind) {
+    case CLI_FLAG:
+        memcpy(field, &(bool){true}, sizeof(bool));
+        return CLI_DONE;
+    case CLI_TEXT:
+        memcpy(field, &value, sizeof(value));
+        return CLI_DONE;
+    case CLI_COUNT:
+        if (!parse_digits(value, &number, &end) || *end != '\0' || number < option->least ||
+            number > option->most) {
+            cli_complain("--%s: '%s' is not a number from %llu to %llu", option->name, value,
+                         (unsigned long long)option->least, (unsigned long long)option->most);
+            return CLI_USAGE;
+        }
+        memcpy(field, &number, sizeof(number));
+        return CLI_DONE;
+    case CLI_SIZE:
+        if (!cli_parse_size(value, &number))
+            return refuse_value(option, value, "a size, such as 64m or 2g");
+        memcpy(field, &number, sizeof(number));
+        return CLI_DONE;
+    case CLI_SECONDS:
+        if (!parse_seconds(value, &seconds))
+            return refuse_value(option, value, "a number of seconds above 0");
+        memcpy(field, &seconds, sizeof(seconds));
+        return CLI_DONE;
+    }
+    return CLI_USAGE;
+}
+
+static enum cli_exit unknown_option(const struct cli_command *command, const char *typed)
+{
+    const char *names[OPTIONS_MAX];
+    size_t count = 0;
+    for (; count < command->option_count && count < OPTIONS_MAX; count++)
+        names[count] = command->options[count].name;
+    const char *nearest = cli_nearest(typed, names, count);
+    if (nearest != NULL)
+        cli_complain("%s: --%s is not an option; did you mean --%s?", command->name, typed,
+                     nearest);
+    else
+        cli_complain("%s: --%s is not an option; 'weir help %s' lists them", command->name, typed,
+                     command->name);
+    return CLI_USAGE;
+}
+
+/* Sets the option at argv[*index]; *index moves on where its value is an argument of its own. */
+static enum cli_exit parse_option(const struct cli_command *command, void *settings, size_t argc,
+                                  char **argv, size_t *index)
+{
+    char name[NAME_LEN_MAX + 1];
+    const char *typed = argv[*index] + 2;
+    const char *equals = strchr(typed, '=');
+    size_t len = equals != NULL ? (size_t)(equals - typed) : strlen(typed);
+    snprintf(name, sizeof(name), "%.*s", (int)min_size(len, NAME_LEN_MAX), typed);
+
+    const struct cli_option *option = NULL;
+    for (size_t i = 0; i < command->option_count; i++)
+        if (strcmp(command->options[i].name, name) == 0)
+            option = &command->options[i];
+    if (option == NULL || len > NAME_LEN_MAX)
+        return unknown_option(command, name);
+    if (option->kind == CLI_FLAG && equals != NULL) {
+        cli_complain("%s: --%s takes no value", command->name, name);
+        return CLI_USAGE;
+    }
+    const char *value = equals != NULL ? equals + 1 : NULL;
+    if (option->kind != CLI_FLAG && value == NULL) {
+        if (*index + 1 >= argc) {
+            cli_complain("%s: --%s needs a value: %s", command->name, name, option->metavar);
+            return CLI_USAGE;
+        }
+        value = argv[++*index];
+    }
+    return set_value(option, settings, value);
+}
+
+static enum cli_exit check_operands(const struct cli_command *command, size_t count)
+{
+    if (count >= command->operands_min && count <= command->operands_max)
+        return CLI_DONE;
+    cli_complain("%s: too %s arguments; usage: weir %s %s", command->name,
+                 count < command->operands_min ? "few" : "many", command->name, command->operands);
+    return CLI_USAGE;
+}
+
+enum cli_exit cli_parse(const struct cli_command *command, void *settings, size_t argc, char **argv,
+                        struct cli_operands *operands)
+{
+    bool only_operands = false;
+    size_t count = 0;
+    for (size_t i = 0; i < argc; i++) {
+        char *arg = argv[i];
+        if (!only_operands && strcmp(arg, "--") == 0) {
+            only_operands = true;
+        } else if (!only_operands && strncmp(arg, "--", 2) == 0) {
+            enum cli_exit status = parse_option(command, settings, argc, argv, &i);
+            if (status != CLI_DONE)
+                return status;
+        } else if (!only_operands && arg[0] == '-' && arg[1] != '\0') {
+            cli_complain("%s: %s is not an option; options have two dashes", command->name, arg);
+            return CLI_USAGE;
+        } else {
+            argv[count++] = arg;
+        }
+    }
+    *operands = (struct cli_operands){.at = argv, .count = count};
+    return check_operands(command, count);
+}
