@@ -3,9 +3,7 @@
 
 #include "base/str.h"
 #include "engine/identity.h"
-
-/* Beside the units, so that the tag of a request's own limit is no other limit's. */
-#define OVERRIDE_SALT UINT64_C(0x6f76657272696465)
+#include "rules/compile.h"
 
 /* Of limits that no rule stands for: after all that the files say. */
 #define ORDER_LAST UINT32_MAX
@@ -65,17 +63,14 @@ static void add_charge(struct weir_session *s, struct weir_item *item,
     s->charge_count++;
 }
 
-/* The same counter met twice by one rule: an IPv4 client and a rule with tiers of IPv6 prefixes.
- * It is charged once, by the tightest. */
-static bool is_met_already(struct weir_item *item, const struct weir_limit *limit, uint64_t key)
+/* Whether an earlier counter of the same limit counts the same requests and allows no more: so it
+ * is where an IPv4 client meets a rule with tiers of IPv6 prefixes.  The tighter one decides. */
+static bool is_idle(const struct weir_match *m, const uint64_t *hashes, uint32_t i)
 {
-    for (uint32_t i = 0; i < item->charge_count; i++) {
-        struct weir_charge *c = &item->charges[i];
-        if (c->key != key)
-            continue;
-        if (limit->requests < c->limit->requests)
-            c->limit = limit;
-        return true;
+    for (uint32_t k = 0; k < i; k++) {
+        if (hashes[k] == hashes[i] && m->limits[k].ordinal == m->limits[i].ordinal &&
+            m->limits[k].limit.requests <= m->limits[i].limit.requests)
+            return true;
     }
     return false;
 }
@@ -93,24 +88,26 @@ static void charge_rule(struct weir_session *s, struct weir_item *item,
         }
         return;
     }
+    uint64_t hashes[WEIR_LIMITS_MAX];
     for (uint32_t i = 0; i < m->limit_count; i++) {
         const struct weir_limit *limit = &m->limits[i].limit;
-        uint64_t hash = weir_identity_matched(secret, s->identity, d->entries, d->entry_count, m,
-                                              &m->limits[i]);
-        uint64_t key = weir_identity_key(hash, limit->tag);
-        if (!is_met_already(item, limit, key))
-            add_charge(s, item, limit, key);
+        hashes[i] = weir_identity_matched(secret, s->identity, d->entries, d->entry_count, m,
+                                          &m->limits[i]);
+        if (!is_idle(m, hashes, i))
+            add_charge(s, item, limit, weir_identity_key(hashes[i], limit->tag));
     }
 }
 
-/* A limit that the request brings: a fixed window, whatever the rules say. */
+/* A limit that the request brings: a fixed window, whatever the rules say.  It has the identity of
+ * a rule that has only unit and number, so it counts on with that rule's counter, as upstream. */
 static void plan_override(struct weir_session *s, struct weir_item *item,
                           const struct weir_domain *domain, const struct weir_descriptor *d)
 {
     struct weir_limit *limit = &s->overrides[item - s->items];
     *limit = s->engine->overrides[d->override->unit];
     limit->requests = limit->burst = d->override->requests_per_unit;
-    limit->tag = weir_mix64(weir_domain_tag(domain) ^ (OVERRIDE_SALT + d->override->unit));
+    struct weir_limit_spec spec = {.algorithm = WEIR_FIXED_WINDOW, .window_s = limit->window_s};
+    limit->tag = weir_tag_limit(weir_domain_tag(domain), &spec, WEIR_STR(""), 0, 0);
     item->unit = d->override->unit;
     uint64_t hash = weir_identity_plain(weir_table_hash_key(s->engine->table), s->identity,
                                         d->entries, d->entry_count);
