@@ -13,6 +13,8 @@
 #define WEIR_WINDOWS_MAX 64      /* distinct window lengths in one table */
 #define WEIR_WILDCARDS_MAX 256   /* at one level of the rules tree */
 #define WEIR_REGEXES_MAX 64      /* at one level of the rules tree */
+#define WEIR_PATH_SEGMENTS_MAX 64 /* of a path pattern */
+#define WEIR_METADATA_LEN_MAX 65536 /* bytes of a rule's metadata, as JSON */
 #define WEIR_SHAPES_MAX 64       /* in one domain */
 #define WEIR_RULES_FILE_MAX (64u << 20) /* bytes of one rules file */
 #define WEIR_RULES_FILES_MAX 4096       /* files in one rules directory */

@@ -2,13 +2,15 @@
  *
  *     file -> draft (yaml.c)  ->  validated as a whole, compiled (compile.c)  ->  matched (match.c)
  *
- * A set of rules is built whole in one arena, from all files at once, or not at all.  All errors of all
- * files are reported, each `file:line:column: text`.  Matching follows envoyproxy/ratelimit: at each
- * level one child is chosen - exact value, path pattern (most literal segments), CIDR (longest prefix),
- * wildcards and regexes in the order of the file, bare key - and what is chosen stays chosen.
+ * A set of rules is built whole in one arena, from all files at once, or not at all.  All errors
+ * of all files are reported, each `file:line:column: text`.  Matching follows
+ * envoyproxy/ratelimit: at each level one child is chosen - exact value, path pattern (most
+ * literal segments), CIDR (longest prefix), wildcards and regexes in the order of the file, bare
+ * key - and what is chosen stays chosen.
  *
  * Purity: match() does no I/O, reads no clock and allocates nothing.
- * Threads: a set is immutable after load, but for what store binding fills in before it is published.
+ * Threads: a set is immutable after load, but for what store binding fills in before it is
+ * published.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_RULES_RULES_H
 #define WEIR_RULES_RULES_H
@@ -59,9 +61,9 @@ struct weir_match {
     const struct weir_rule *rule;         /* NULL: no limit applies */
     const struct weir_rule_limit *limits; /* rule->limits, or those of a per-value override */
     uint8_t limit_count;
-    bool has_shared_parts; /* some part[] is not WEIR_PART_VALUE */
-    uint8_t part[WEIR_ENTRIES_MAX];             /* enum weir_part for each entry */
-    struct weir_str shared[WEIR_ENTRIES_MAX];   /* where part[i] is WEIR_PART_SHARED: the pattern */
+    bool has_shared_parts;                    /* some part[] is not WEIR_PART_VALUE */
+    uint8_t part[WEIR_ENTRIES_MAX];           /* enum weir_part for each entry */
+    struct weir_str shared[WEIR_ENTRIES_MAX]; /* where part[i] is WEIR_PART_SHARED: the pattern */
 };
 
 struct weir_rules_options {
@@ -71,19 +73,22 @@ struct weir_rules_options {
     void *log_ctx;
 };
 
-/* Loads, validates and compiles.  0, or WEIR_ERR_RULES, WEIR_ERR_IO, WEIR_ERR_NOMEM; all that is wrong
- * has been logged then and *out is untouched. */
-WEIR_MUST_CHECK int weir_rules_load(struct weir_rules **out, const struct weir_rules_options *options);
+/* Loads, validates and compiles.  0, or WEIR_ERR_RULES, WEIR_ERR_IO, WEIR_ERR_NOMEM; all that is
+ * wrong has been logged then and *out is untouched. */
+WEIR_MUST_CHECK int weir_rules_load(struct weir_rules **out,
+                                    const struct weir_rules_options *options);
 /* The same from memory (one file, named `name` in messages): for tests and fuzzing. */
 WEIR_MUST_CHECK int weir_rules_load_text(struct weir_rules **out, struct weir_str text,
-                                         const char *name, const struct weir_rules_options *options);
+                                         const char *name,
+                                         const struct weir_rules_options *options);
 void weir_rules_free(struct weir_rules *rules);
 
 const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, struct weir_str name);
 /* `atomic:` of the domain: a refused request consumes nothing anywhere. */
 bool weir_domain_is_atomic(const struct weir_domain *domain);
 struct weir_str weir_domain_name(const struct weir_domain *domain);
-/* Identity of the domain, part of every counter's: a hash of its name, the same in every process. */
+/* Identity of the domain, part of every counter's: a hash of its name, the same in every process.
+ */
 uint64_t weir_domain_tag(const struct weir_domain *domain);
 
 /* Finds the rule of one descriptor.  entries must be within the maxima. */

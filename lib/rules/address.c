@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules/address.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAPPED UINT64_C(0x0000ffff00000000)
+
+bool weir_address_parse(struct weir_address *out, struct weir_str text)
+{
+    char copy[INET6_ADDRSTRLEN];
+    if (text.len == 0 || text.len >= sizeof(copy) || memchr(text.ptr, '\0', text.len))
+        return false;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, copy, &four) == 1) {
+        *out = (struct weir_address){0, MAPPED | ntohl(four.s_addr)};
+        return true;
+    }
+    if (inet_pton(AF_INET6, copy, &six) != 1)
+        return false;
+    uint64_t words[2];
+    memcpy(words, &six, sizeof(words));
+    *out = (struct weir_address){be64toh(words[0]), be64toh(words[1])};
+    return true;
+}
+
+bool weir_address_is_ipv4(struct weir_address address)
+{
+    return address.hi == 0 && (address.lo & ~(uint64_t)UINT32_MAX) == MAPPED;
+}
+
+/* The first `bits` of 64. */
+static uint64_t high_bits(unsigned bits)
+{
+    return bits == 0 ? 0 : ~UINT64_C(0) << (64 - (bits < 64 ? bits : 64));
+}
+
+struct weir_address weir_address_mask(struct weir_address address, unsigned bits)
+{
+    address.hi &= high_bits(bits);
+    address.lo &= high_bits(bits > 64 ? bits - 64 : 0);
+    return address;
+}
+
+struct weir_address weir_address_cut(struct weir_address address, unsigned ipv4, unsigned ipv6)
+{
+    return weir_address_mask(address, weir_address_is_ipv4(address) ? 96 + ipv4 : ipv6);
+}
+
+size_t weir_address_print(char out[WEIR_ADDRESS_TEXT_MAX], struct weir_address address, int prefix)
+{
+    if (weir_address_is_ipv4(address)) {
+        struct in_addr four = {.s_addr = htonl((uint32_t)address.lo)};
+        inet_ntop(AF_INET, &four, out, WEIR_ADDRESS_TEXT_MAX);
+    } else {
+        struct in6_addr six;
+        uint64_t words[2] = {htobe64(address.hi), htobe64(address.lo)};
+        memcpy(&six, words, sizeof(six));
+        inet_ntop(AF_INET6, &six, out, WEIR_ADDRESS_TEXT_MAX);
+    }
+    size_t len = strlen(out);
+    if (prefix >= 0) {
+        int added = snprintf(out + len, WEIR_ADDRESS_TEXT_MAX - len, "/%d", prefix);
+        len += added > 0 ? (size_t)added : 0;
+    }
+    return len;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules/rules.h"
+
+#include "base/err.h"
+#include "rules/tree.h"
+
+#include <string.h>
+
+const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, struct weir_str name)
+{
+    char key[WEIR_DICT_HEAD + WEIR_DOMAIN_LEN_MAX];
+    if (name.len == 0 || name.len > WEIR_DOMAIN_LEN_MAX)
+        return NULL;
+    weir_dict_head(key, WEIR_DICT_DOMAIN, WEIR_NONE);
+    memcpy(key + WEIR_DICT_HEAD, name.ptr, name.len);
+    uint32_t node = weir_dict_find(rules, key, WEIR_DICT_HEAD + name.len);
+    return node == WEIR_NONE ? NULL : &rules->domains[rules->nodes[node].rule];
+}
+
+bool weir_domain_is_atomic(const struct weir_domain *domain)
+{
+    return domain->is_atomic;
+}
+
+struct weir_str weir_domain_name(const struct weir_domain *domain)
+{
+    return domain->name;
+}
+
+uint64_t weir_domain_tag(const struct weir_domain *domain)
+{
+    return domain->tag;
+}
+
+uint32_t weir_rules_count(const struct weir_rules *rules)
+{
+    return rules->rule_count;
+}
+
+struct weir_rule *weir_rules_at(const struct weir_rules *rules, uint32_t index)
+{
+    WEIR_ASSERT(index < rules->rule_count);
+    return &rules->rules[index];
+}
+
+uint32_t weir_rules_limit_count(const struct weir_rules *rules)
+{
+    return rules->limit_count;
+}
+
+struct weir_limit *weir_rules_limit_at(const struct weir_rules *rules, uint32_t number)
+{
+    WEIR_ASSERT(number < rules->limit_count);
+    return &rules->limits[number].limit;
+}
+
+uint32_t weir_rules_limit_number(const struct weir_rules *rules, const struct weir_limit *limit)
+{
+    /* A limit is the first member of its row. */
+    const struct weir_rule_limit *row = (const struct weir_rule_limit *)(const void *)limit;
+    WEIR_ASSERT(row >= rules->limits && row < rules->limits + rules->limit_count);
+    return (uint32_t)(row - rules->limits);
+}
