@@ -63,7 +63,7 @@ def test_exports_what_the_header_declares_and_nothing_else():
 
 def test_needs_only_libyaml_and_libpcre2():
     needed = re.findall(r"NEEDED +(\S+)", run("objdump", "-p", f"{BUILD}/lib/libweir.so"))
-    assert {re.sub(r"[-.\d]*\.so.*", "", name) for name in needed} <= {"libc", "libyaml", "libpcre2"}
+    assert {re.split(r"-|\.so", name)[0] for name in needed} <= {"libc", "libyaml", "libpcre2"}
 
 
 def test_soname_carries_the_version_of_the_interface():
