@@ -17,13 +17,23 @@
 #define DEPTH_MAX 32
 #define LINKS_MAX 40 /* as the kernel's own */
 
+#define TABLE ".csv"
+
 #define EVENTS                                                                                     \
     (IN_CREATE | IN_MODIFY | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE |            \
      IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
-struct wds {
+/* A directory, and which name in it concerns us: its hash, or ANY_NAME. */
+struct watched {
+    int wd;
+    uint64_t name;
+};
+
+#define ANY_NAME 0
+
+struct watches {
     uint32_t count;
-    int at[WATCHES_MAX];
+    struct watched at[WATCHES_MAX];
 };
 
 struct weir_rules_watch {
@@ -35,7 +45,7 @@ struct weir_rules_watch {
     uint64_t last_ms;  /* and the last */
     uint64_t poll_ms;  /* when to look anyway */
     uint64_t signature;
-    struct wds now, before; /* watches of this look, and of the one before */
+    struct watches now, before; /* those of this look, and of the one before */
 };
 
 /* One walk over all that there is. */
@@ -46,7 +56,15 @@ struct look {
     char path[PATH_MAX];
 };
 
-static void watch_dir(struct weir_rules_watch *w, const char *dir)
+static const struct weir_hash_key KEY = {UINT64_C(0x7765697277617463),
+                                         UINT64_C(0x6873686967656e73)};
+
+static uint64_t hash_name(const char *name)
+{
+    return weir_siphash13(&KEY, name, strlen(name)) | 1; /* never ANY_NAME */
+}
+
+static void watch_dir(struct weir_rules_watch *w, const char *dir, uint64_t name)
 {
     if (w->fd < 0 || w->now.count == WATCHES_MAX)
         return;
@@ -54,26 +72,26 @@ static void watch_dir(struct weir_rules_watch *w, const char *dir)
     if (wd < 0)
         return; /* out of watches, or gone already: the poll finds out */
     for (uint32_t i = 0; i < w->now.count; i++) {
-        if (w->now.at[i] == wd)
+        if (w->now.at[i].wd == wd && w->now.at[i].name == name)
             return;
     }
-    w->now.at[w->now.count++] = wd;
+    w->now.at[w->now.count++] = (struct watched){.wd = wd, .name = name};
 }
 
+/* The directory that holds path, for this one name: others come and go there, in /tmp all day. */
 static void watch_parent(struct weir_rules_watch *w, const char *path)
 {
     char dir[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    size_t len = slash ? (size_t)(slash - path) : 0;
-    if (!slash) {
-        watch_dir(w, ".");
-    } else if (len == 0) {
-        watch_dir(w, "/");
-    } else {
-        memcpy(dir, path, len);
-        dir[len] = '\0';
-        watch_dir(w, dir);
-    }
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    memcpy(dir, path, len);
+    dir[len] = '\0';
+    char *slash = strrchr(dir, '/');
+    uint64_t name = hash_name(slash ? slash + 1 : dir);
+    if (slash)
+        slash[slash == dir] = '\0'; /* the root keeps its slash */
+    watch_dir(w, slash ? dir : ".", name);
 }
 
 /* In way, the name that ends at `end` is a symlink to target: puts the target in its place.
@@ -127,8 +145,6 @@ static void watch_way(struct weir_rules_watch *w, const char *path)
 
 static void add_file(struct look *l, const struct stat *st)
 {
-    static const struct weir_hash_key KEY = {UINT64_C(0x7765697277617463),
-                                             UINT64_C(0x6873686967656e73)};
     const uint64_t words[] = {
         weir_siphash13(&KEY, l->path, strlen(l->path)),
         (uint64_t)st->st_dev,
@@ -152,7 +168,7 @@ static void look_at_tables(struct look *l)
         slash[slash == l->path] = '\0'; /* the root keeps its slash */
     else
         memcpy(l->path, ".", 2);
-    look_in_dir(l, 0, ".csv");
+    look_in_dir(l, 0, TABLE);
 }
 
 /* What is at l->path.  A directory is entered; one that is reached by a symlink is not, as the
@@ -181,17 +197,24 @@ static void look_at(struct look *l, int depth)
     look_in_dir(l, depth, "");
 }
 
-static bool is_wanted(const char *name, const char *suffix)
+static bool ends_with(const char *name, const char *suffix)
 {
     size_t len = strlen(name), suffix_len = strlen(suffix);
-    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && len >= suffix_len &&
-           strcmp(name + len - suffix_len, suffix) == 0;
+    return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
+}
+
+static bool is_wanted(const char *name, const char *suffix)
+{
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && ends_with(name, suffix);
 }
 
 static void look_in_dir(struct look *l, int depth, const char *suffix)
 {
     size_t len = strlen(l->path);
-    watch_dir(l->watch, l->path); /* before reading: what comes in later is then an event */
+    /* Any name matters in a directory of rules; beside a file only tables, see concerns_us(). */
+    if (suffix[0] == '\0')
+        watch_dir(l->watch, l->path,
+                  ANY_NAME); /* before reading: what comes in later is then an event */
     DIR *dir = opendir(l->path);
     if (!dir)
         return;
@@ -213,10 +236,11 @@ static void drop_watches(struct weir_rules_watch *w)
 {
     for (uint32_t i = 0; i < w->before.count; i++) {
         uint32_t k = 0;
-        while (k < w->now.count && w->now.at[k] != w->before.at[i])
+        while (k < w->now.count && w->now.at[k].wd != w->before.at[i].wd)
             k++;
         if (k == w->now.count)
-            (void)inotify_rm_watch(w->fd, w->before.at[i]); /* may have gone with its directory */
+            (void)inotify_rm_watch(w->fd,
+                                   w->before.at[i].wd); /* may have gone with its directory */
     }
 }
 
@@ -274,12 +298,34 @@ int weir_rules_watch_fd(struct weir_rules_watch *w)
     return w->fd;
 }
 
-static bool drain(int fd)
+/* Whether an event could be about our files.  Events without a name are about a directory itself,
+ * or say that events were lost. */
+static bool concerns_us(const struct weir_rules_watch *w, const struct inotify_event *event)
+{
+    if (event->len == 0 || ends_with(event->name, TABLE))
+        return true;
+    uint64_t name = hash_name(event->name);
+    for (uint32_t i = 0; i < w->now.count; i++) {
+        const struct watched *at = &w->now.at[i];
+        if (at->wd == event->wd && (at->name == ANY_NAME || at->name == name))
+            return true;
+    }
+    return false;
+}
+
+/* Reads all events; says whether one concerns us. */
+static bool drain(const struct weir_rules_watch *w)
 {
     _Alignas(struct inotify_event) char events[4096];
     bool is_any = false;
-    while (fd >= 0 && read(fd, events, sizeof(events)) > 0)
-        is_any = true;
+    ssize_t len;
+    while (w->fd >= 0 && (len = read(w->fd, events, sizeof(events))) > 0) {
+        for (const char *at = events; at < events + len;) {
+            const struct inotify_event *event = (const void *)at;
+            is_any |= concerns_us(w, event);
+            at += sizeof(*event) + event->len;
+        }
+    }
     return is_any;
 }
 
@@ -301,7 +347,8 @@ static uint64_t due_ms(const struct weir_rules_watch *w)
 bool weir_rules_watch_step(struct weir_rules_watch *w, uint64_t now_ms, int *timeout_ms)
 {
     bool has_changed = false;
-    if (drain(weir_rules_watch_fd(w)))
+    (void)weir_rules_watch_fd(w);
+    if (drain(w))
         note(w, now_ms);
     if (now_ms >= w->poll_ms) {
         w->poll_ms = now_ms + WEIR_WATCH_POLL_MS;

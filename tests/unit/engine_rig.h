@@ -27,6 +27,7 @@
 #define RIG_SECOND UINT64_C(1000000000)
 
 struct rig {
+    char dir[32]; /* our own: a watch would hear of everything in /tmp */
     char path[64];
     struct weir *w;
     struct weir_session *s;
@@ -64,10 +65,9 @@ static inline struct rig *rig_open(const char *rules, const struct weir_options 
 {
     struct rig *r = calloc(1, sizeof(*r));
     assert_non_null(r);
-    snprintf(r->path, sizeof(r->path), "/tmp/weir_rules_XXXXXX");
-    int fd = mkstemp(r->path);
-    assert_true(fd >= 0);
-    close(fd);
+    snprintf(r->dir, sizeof(r->dir), "/tmp/weir_XXXXXX");
+    assert_non_null(mkdtemp(r->dir));
+    snprintf(r->path, sizeof(r->path), "%s/rules.yaml", r->dir);
     rig_write(r, rules);
     r->now_ns = RIG_START_NS;
     r->decision.statuses = r->statuses;
@@ -88,6 +88,7 @@ static inline void rig_close(struct rig *r)
     weir_session_close(r->s);
     weir_close(r->w);
     unlink(r->path);
+    rmdir(r->dir);
     free(r);
 }
 
