@@ -55,6 +55,8 @@ uint64_t weir_tag_limit(uint64_t domain_tag, const struct weir_limit_spec *spec,
 /* compile_domain.c: the draft's roots, grouped by domain. */
 void weir_compile_domains(struct weir_compiler *c, bool merge_domains);
 void weir_compile_attributes(struct weir_compiler *c, const struct weir_draft_root *root);
+/* shapes_compile.c: the chains of keys that end in a limit. */
+void weir_compile_shapes(struct weir_compiler *c, const struct weir_draft_root *root);
 /* compile.c: all descriptors of a list, below the node. */
 void weir_compile_level(struct weir_compiler *c, uint32_t parent,
                         const struct weir_draft_descriptor *first,

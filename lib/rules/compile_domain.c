@@ -4,7 +4,6 @@
 #include "base/str.h"
 #include "rules/compile.h"
 #include "rules/lint.h"
-#include "rules/shapes.h"
 
 static void add_attribute(struct weir_compiler *c, const struct weir_draft_attribute *draft)
 {
@@ -80,7 +79,7 @@ static void compile_domain(struct weir_compiler *c, const struct weir_draft_root
     weir_compile_level(c, node, root->descriptors, NULL);
     if (c->rules->arena.has_failed || c->draft->arena.has_failed)
         return;
-    weir_shapes_compile(c, root);
+    weir_compile_shapes(c, root);
     weir_lint(c, root);
 }
 

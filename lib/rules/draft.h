@@ -15,6 +15,7 @@
 
 #include "algo/limit.h"
 #include "rules/report.h"
+#include "rules/shapes.h"
 
 enum weir_match_kind {
     WEIR_MATCH_EXACT,
@@ -88,8 +89,6 @@ struct weir_draft_pair {
     struct weir_draft_pair *next;
 };
 
-enum weir_if_absent { WEIR_ABSENT_DROP, WEIR_ABSENT_DENY, WEIR_ABSENT_VALUE };
-
 struct weir_draft_extra {
     struct weir_str id;
     struct weir_mark id_at;
@@ -98,7 +97,7 @@ struct weir_draft_extra {
     struct weir_draft_pair *overrides;
     struct weir_mark overrides_at;
     uint32_t override_count;
-    enum weir_if_absent if_absent;
+    enum weir_absent if_absent;
     struct weir_str if_absent_value;
     struct weir_mark if_absent_at;
 };

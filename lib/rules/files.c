@@ -36,7 +36,7 @@ bool weir_file_read(struct weir_file *out, struct weir_report *report, struct we
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
-    char *ptr = NULL;
+    weir_arena_init(&out->arena);
     if (fd < 0 || fstat(fd, &st) < 0)
         goto fail;
     if (!S_ISREG(st.st_mode)) {
@@ -49,16 +49,17 @@ bool weir_file_read(struct weir_file *out, struct weir_report *report, struct we
         goto out;
     }
     size_t len = (size_t)st.st_size;
-    ptr = malloc(len + 1);
-    if (!ptr || !read_all(fd, ptr, len))
+    out->ptr = weir_arena_alloc(&out->arena, len + 1, 1);
+    out->len = len;
+    errno = ENOMEM;
+    if (!out->ptr || !read_all(fd, out->ptr, len))
         goto fail;
     close(fd);
-    *out = (struct weir_file){.ptr = ptr, .len = len};
     return true;
 fail:
     weir_report_error(report, at, "cannot read '%s': %s", path, strerror(errno));
 out:
-    free(ptr);
+    weir_arena_fini(&out->arena);
     if (fd >= 0)
         close(fd);
     return false;
@@ -66,8 +67,7 @@ out:
 
 void weir_file_free(struct weir_file *file)
 {
-    free(file->ptr);
-    *file = (struct weir_file){0};
+    weir_arena_fini(&file->arena);
 }
 
 /* Bytes of the UTF-8 character at s, or 0: none, too long, a surrogate, or beyond U+10FFFF. */

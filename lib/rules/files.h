@@ -6,8 +6,9 @@
 
 #include "rules/report.h"
 
-/* One file's bytes, to be freed with weir_file_free(). */
+/* One file's bytes.  In an arena, for a heap would keep them after they are freed. */
 struct weir_file {
+    struct weir_arena arena;
     char *ptr;
     size_t len;
 };

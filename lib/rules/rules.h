@@ -95,6 +95,12 @@ uint64_t weir_domain_tag(const struct weir_domain *domain);
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,
                       uint32_t entry_count, struct weir_match *out);
 
+/* The name of a descriptor's statistics, as envoyproxy/ratelimit makes it: the path of its rule,
+ * with the request's values where detailed_metric or value_to_metric say so.  Returns its length,
+ * of which at most out_len bytes are written; 0: no rule matches. */
+size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_entry *entries,
+                            uint32_t entry_count, char *out, size_t out_len);
+
 /* All rules of the set, in the order of their index. */
 uint32_t weir_rules_count(const struct weir_rules *rules);
 struct weir_rule *weir_rules_at(const struct weir_rules *rules, uint32_t index);

@@ -94,8 +94,9 @@ struct weir_domain {
     bool is_atomic;
     struct weir_attribute *attributes;
     uint32_t attribute_count;
-    struct weir_shape *shapes;
+    struct weir_shape *shapes; /* WEIR_SHAPES_MAX of them, shape_count used */
     uint32_t shape_count;
+    bool has_too_many_shapes;
 };
 
 /* What a slot of the dictionary names; also how its key is told from others with the same bytes. */
@@ -108,8 +109,15 @@ enum weir_dict_kind {
     WEIR_DICT_ID,       /* owner: the domain */
 };
 
+/* Linear probing, at most 3/4 full.  The print is half of the hash: a request that has no rule is
+ * turned away without looking at any row. */
+struct weir_dict_slot {
+    uint32_t print;
+    uint32_t row; /* kind << 29 | index, + 1; 0: free */
+};
+
 struct weir_dict {
-    uint32_t *slots; /* kind << 29 | index, + 1; 0: free.  Linear probing, at most 3/4 full */
+    struct weir_dict_slot *slots;
     uint32_t mask;
     struct weir_hash_key key;
 };

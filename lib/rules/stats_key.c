@@ -1,0 +1,61 @@
+/* The name under which envoyproxy/ratelimit counts a descriptor: the rule's path, with the
+ * request's own values where the rule asks for them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "rules/tree.h"
+
+#include <string.h>
+
+struct writer {
+    char *out;
+    size_t len, len_max;
+};
+
+static void add(struct writer *w, struct weir_str text)
+{
+    size_t room = w->len < w->len_max ? w->len_max - w->len : 0;
+    size_t fits = text.len < room ? text.len : room;
+    if (fits)
+        memcpy(w->out + w->len, text.ptr, fits);
+    w->len += text.len;
+}
+
+static void add_pair(struct writer *w, struct weir_str key, struct weir_str value)
+{
+    add(w, key);
+    if (value.len == 0)
+        return;
+    add(w, (struct weir_str){"_", 1});
+    add(w, value);
+}
+
+size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_entry *entries,
+                            uint32_t entry_count, char *out, size_t out_len)
+{
+    const struct weir_rules *rules = domain->rules;
+    const struct weir_node *path[WEIR_ENTRIES_MAX];
+    const struct weir_node *node = &rules->nodes[domain->node];
+    struct writer w = {out, 0, out_len};
+    char work[WEIR_MATCH_WORK];
+    if (entry_count == 0 || entry_count > WEIR_ENTRIES_MAX)
+        return 0;
+    for (uint32_t i = 0; i < entry_count; i++) {
+        node = node->level ? weir_match_child(rules, node, &entries[i], work) : NULL;
+        if (!node)
+            return 0;
+        path[i] = node;
+    }
+    if (node->rule == WEIR_NONE)
+        return 0;
+    bool is_detailed = rules->rules[node->rule].has_detailed_metric;
+    add(&w, domain->name);
+    for (uint32_t i = 0; i < entry_count; i++) {
+        bool is_own = (is_detailed || path[i]->has_value_to_metric) && !path[i]->is_shared;
+        add(&w, (struct weir_str){".", 1});
+        if (is_own)
+            add_pair(&w, entries[i].key, entries[i].value);
+        else
+            add(&w, weir_node_text(path[i]));
+    }
+    return w.len;
+}
