@@ -69,7 +69,7 @@ static void no_way_of_joining_makes_two_descriptors_one(void **state)
 static void a_value_that_spells_out_another_entry_is_still_a_value(void **state)
 {
     (void)state;
-    /* The bytes that the second entry is written as, head included, appended to the first's value. */
+    /* The bytes of the second entry, head included, appended to the first one's value. */
     struct weir_entry two[] = {E("a", "b"), E("c", "d")};
     static const char forged[] = "b\1\0\1\0\1\0\0\0cd";
     struct weir_entry one = {WEIR_STR("a"), {forged, sizeof(forged) - 1}};

@@ -1,5 +1,5 @@
-/* No decision allocates, whatever it meets.  The program's own malloc counts; under a sanitizer, which
- * brings its own, there is nothing to count with and nothing is tested.
+/* No decision allocates, whatever it meets.  The program's own malloc counts; under a sanitizer,
+ * which brings its own, there is nothing to count with and nothing is tested.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine_rig.h"

@@ -1,4 +1,5 @@
-/* Rules change while the engine runs: counts stay, nobody stops, old rules go when nobody holds them.
+/* Rules change while the engine runs: counts stay, nobody stops, old rules go when nobody holds
+ * them.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/engine.h"

@@ -1,5 +1,5 @@
-/* Every way in which rules files change is noticed, once, after it has come to rest.  The time is an
- * argument, and the kernel queues its events before a system call returns, so nothing here waits.
+/* Every way in which rules files change is noticed, once, after it has come to rest.  The time is
+ * an argument, and the kernel queues its events before a system call returns: nothing here waits.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "rules/watch.h"
