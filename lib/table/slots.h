@@ -20,6 +20,15 @@
 
 #include "table/internal.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+#if defined(__has_feature)
+#define WEIR_THREAD_SANITIZER __has_feature(thread_sanitizer)
+#else
+#define WEIR_THREAD_SANITIZER 0
+#endif
+
 #define WEIR_PLACES (2 * WEIR_BUCKET_SLOTS)
 
 struct weir_home {
@@ -49,7 +58,29 @@ static inline void weir_slots_prefetch(const struct weir_home *home)
     }
 }
 
-/* Bit i is set where slot i of the bucket bears this fingerprint and is not empty. */
+/* Bit i is set where slot i of the bucket may bear this fingerprint; who looks closer checks all of it.
+ *
+ * This loop is a third of a decision that finds its memory near, so on x86-64 the upper halves of
+ * four fingerprints are compared at once.  Plain loads of memory that others swap: each slot's 4 bytes are
+ * read whole, and nothing is decided on them.  (Where the thread sanitizer watches, it is told the truth in
+ * the portable form.) */
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !WEIR_THREAD_SANITIZER
+static inline uint32_t weir_match_four(const union weir_u16b *slot, __m128i want)
+{
+    __m128i a = _mm_load_si128((const __m128i *)(const void *)&slot[0]);
+    __m128i b = _mm_load_si128((const __m128i *)(const void *)&slot[1]);
+    __m128i c = _mm_load_si128((const __m128i *)(const void *)&slot[2]);
+    __m128i d = _mm_load_si128((const __m128i *)(const void *)&slot[3]);
+    __m128i tops = _mm_unpackhi_epi64(_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+    return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(tops, want)));
+}
+
+static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uint64_t fp)
+{
+    __m128i want = _mm_set1_epi32((int)(uint32_t)(fp >> (WEIR_FP_BITS - 32)));
+    return weir_match_four(&bucket->slot[0], want) | weir_match_four(&bucket->slot[4], want) << 4;
+}
+#else
 static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uint64_t fp)
 {
     uint32_t mask = 0;
@@ -59,6 +90,7 @@ static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uin
     }
     return mask;
 }
+#endif
 
 /* The key's live slot and what it holds, or NULL.  Half of *value may be newer than the other:
  * see atomic16.h. */
