@@ -3,12 +3,13 @@
 
 #include "algo/math.h"
 
-/* The most that is ever in use.  A difference of two totals above it is no count: the opening is
- * of before the totals jumped, or of hits that were given back. */
+/* The most that is ever in use.  A difference of two totals above it is less than nothing: the
+ * opening is of hits that were given back, or of a time that the clock went back behind. */
 #define USED_MAX ((UINT32_C(1) << 31) - 1)
 
-/* A distance that no opening of before it can be reached across. */
-#define TOTAL_JUMP (UINT32_C(1) << 31)
+/* How far the totals step back behind the openings that are not to count any more: so many hits
+ * later they would again, if they are not overwritten by then. */
+#define STEP_BACK (UINT32_C(1) << 24)
 
 /* now in sub-windows. */
 struct sub_moment {
@@ -60,9 +61,10 @@ static struct sub_moment catch_up(const struct weir_limit *limit, struct weir_su
     at.elapsed_ns = now_ns - at.index * at.width_ns;
     if (state->index > at.index + limit->buckets) {
         uint32_t used = used_since(limit, state, cells, state->index - limit->buckets);
-        /* The cells speak of a time that is to come again: leave their totals behind. */
-        state->base += TOTAL_JUMP;
-        state->total = state->base + used;
+        /* The cells speak of a time that is to come again.  The oldest opening that counts is
+         * total - used: step back behind it. */
+        state->total -= used + STEP_BACK;
+        state->base = state->total - used;
         state->index = at.index + limit->buckets;
     }
     return at;

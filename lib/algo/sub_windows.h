@@ -18,8 +18,11 @@
  *
  * Before take() or give() the cell of `index` must be in place.  A zeroed state is an unused one.
  * A clock that went back never opens an older sub-window; a state more than N sub-windows ahead is
- * pulled back to N ahead, with all that counts in one sub-window.  The totals then jump by 2^31,
- * more than can ever be in use, so that no cell of before is mistaken for one of after.
+ * pulled back to N ahead, with all that counts in one sub-window.  The totals then step back by
+ * 2^24 and what is in use, so that the openings in the cells lie ahead of them and are not taken
+ * for those of the same sub-windows when their time comes again.  Where that is no help (a hundred
+ * times in a row, or 2^24 hits later) such a cell over-counts until its sub-window has passed;
+ * nothing ever under-counts.
  *
  * Purity: no clock, no malloc, no I/O.  Cells are read with relaxed atomic loads: a stale read is
  * found out by the swap of the state.  SPDX-License-Identifier: Apache-2.0 */
