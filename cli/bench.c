@@ -134,9 +134,8 @@ static void print_text(const struct bench_ground *g, const struct result *r)
            g->plan.threads == 1 ? "" : "s");
     if (g->plan.batch > 1)
         printf(", batches of %s", cli_words_count(&a, g->plan.batch));
-    printf("%s; table of %s, %.0f%% full, %.1f bytes a key\n\n",
-           g->plan.is_dependent ? ", each key from the last result" : "",
-           cli_words_bytes(&c, g->table_bytes),
+    printf("%s\n", g->plan.is_dependent ? ", each key from the last result" : "");
+    printf("table of %s, %.0f%% full, %.1f bytes a key\n\n", cli_words_bytes(&c, g->table_bytes),
            100.0 * (double)r->stats.slots_live / (double)g->slots,
            (double)g->table_bytes / (double)g->plan.keys);
     print_line("read-modify-write (floor)", r->ns[BENCH_FLOOR], "ns");

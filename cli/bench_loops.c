@@ -31,7 +31,6 @@ struct walk {
     struct bench_ground *ground;
     struct weir_session *session; /* FULL only */
     uint64_t state;
-    uint64_t depend; /* all ones where the last result leads to the next key, else 0 */
     uint64_t result;
     uint64_t now_ns;
 };
@@ -43,10 +42,13 @@ static uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * WEIR_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+/* The loops are compiled twice, since a processor waits even for a result that is masked away. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 /* The next number below `below`, by multiplication: a division would cost more than the hash. */
-static inline uint64_t next_below(struct walk *w, uint64_t below)
+ALWAYS_INLINE uint64_t next_below(struct walk *w, uint64_t below, bool is_dependent)
 {
-    w->state = weir_mix64(w->state + GOLDEN + (w->result & w->depend));
+    w->state = weir_mix64(w->state + GOLDEN + (is_dependent ? w->result : 0));
     return (uint64_t)(((weir_u128)w->state * below) >> 64);
 }
 
@@ -71,19 +73,19 @@ static inline uint64_t touch(uint64_t *word)
     return value;
 }
 
-static void loop_floor(struct walk *w, uint64_t n)
+ALWAYS_INLINE void loop_floor(struct walk *w, uint64_t n, bool is_dependent)
 {
     struct bench_ground *g = w->ground;
     uint64_t batch = g->plan.batch;
     uint64_t *words[BENCH_BATCH_MAX];
     if (batch == 1) {
         for (uint64_t i = 0; i < n; i++)
-            w->result = touch(&g->floor[2 * next_below(w, g->floor_len)]);
+            w->result = touch(&g->floor[2 * next_below(w, g->floor_len, is_dependent)]);
         return;
     }
     for (uint64_t i = 0; i < n; i += batch) {
         for (uint64_t j = 0; j < batch; j++) {
-            words[j] = &g->floor[2 * next_below(w, g->floor_len)];
+            words[j] = &g->floor[2 * next_below(w, g->floor_len, is_dependent)];
             __builtin_prefetch(words[j], 1);
             w->result = 0; /* within a batch nothing depends */
         }
@@ -92,10 +94,10 @@ static void loop_floor(struct walk *w, uint64_t n)
     }
 }
 
-static void loop_hash(struct walk *w, uint64_t n)
+ALWAYS_INLINE void loop_hash(struct walk *w, uint64_t n, bool is_dependent)
 {
     for (uint64_t i = 0; i < n; i++)
-        w->result = hash_of(w->ground, next_below(w, w->ground->plan.keys));
+        w->result = hash_of(w->ground, next_below(w, w->ground->plan.keys, is_dependent));
 }
 
 static inline void take(struct walk *w, uint64_t hash)
@@ -111,14 +113,14 @@ static inline void take(struct walk *w, uint64_t hash)
     w->result += verdict.remaining;
 }
 
-static void loop_table(struct walk *w, uint64_t n)
+ALWAYS_INLINE void loop_table(struct walk *w, uint64_t n, bool is_dependent)
 {
     struct bench_ground *g = w->ground;
     uint64_t batch = g->plan.batch;
     uint64_t hashes[BENCH_BATCH_MAX];
     for (uint64_t i = 0; i < n; i += batch) {
         for (uint64_t j = 0; j < batch; j++) {
-            hashes[j] = hash_of(g, next_below(w, g->plan.keys));
+            hashes[j] = hash_of(g, next_below(w, g->plan.keys, is_dependent));
             if (batch > 1)
                 weir_local_prefetch(g->table, hashes[j]);
             w->result = 0;
@@ -157,7 +159,7 @@ static void make_request(const struct bench_ground *g, uint64_t number, struct f
     };
 }
 
-static void loop_full(struct walk *w, uint64_t n)
+ALWAYS_INLINE void loop_full(struct walk *w, uint64_t n, bool is_dependent)
 {
     struct bench_ground *g = w->ground;
     uint64_t batch = g->plan.batch;
@@ -167,7 +169,7 @@ static void loop_full(struct walk *w, uint64_t n)
     int errors[BENCH_BATCH_MAX];
     for (uint64_t i = 0; i < n; i += batch) {
         for (uint64_t j = 0; j < batch; j++) {
-            make_request(g, next_below(w, g->plan.keys), &full[j], &requests[j]);
+            make_request(g, next_below(w, g->plan.keys, is_dependent), &full[j], &requests[j]);
             decisions[j].statuses = &full[j].status;
             w->result = 0;
         }
@@ -183,11 +185,25 @@ static void loop_full(struct walk *w, uint64_t n)
     }
 }
 
-static void (*const loops[BENCH_LOOPS])(struct walk *, uint64_t) = {
-    [BENCH_FLOOR] = loop_floor,
-    [BENCH_HASH] = loop_hash,
-    [BENCH_TABLE] = loop_table,
-    [BENCH_FULL] = loop_full,
+#define BOTH(loop)                                                                                 \
+    static void loop##_dependent(struct walk *w, uint64_t n)                                       \
+    {                                                                                              \
+        loop(w, n, true);                                                                          \
+    }                                                                                              \
+    static void loop##_independent(struct walk *w, uint64_t n)                                     \
+    {                                                                                              \
+        loop(w, n, false);                                                                         \
+    }
+BOTH(loop_floor)
+BOTH(loop_hash)
+BOTH(loop_table)
+BOTH(loop_full)
+
+static void (*const loops[BENCH_LOOPS][2])(struct walk *, uint64_t) = {
+    [BENCH_FLOOR] = {loop_floor_independent, loop_floor_dependent},
+    [BENCH_HASH] = {loop_hash_independent, loop_hash_dependent},
+    [BENCH_TABLE] = {loop_table_independent, loop_table_dependent},
+    [BENCH_FULL] = {loop_full_independent, loop_full_dependent},
 };
 
 /* ---- filling ---- */
@@ -243,17 +259,18 @@ static void pin(uint64_t number)
 static void *run(void *arg)
 {
     struct runner *r = arg;
-    uint64_t batch = r->walk.ground->plan.batch;
-    uint64_t chunk = CHUNK / batch * batch;
+    const struct bench_plan *plan = &r->walk.ground->plan;
+    void (*loop)(struct walk *, uint64_t) = loops[r->loop][plan->is_dependent];
+    uint64_t chunk = CHUNK / plan->batch * plan->batch;
     pin(r->cpu);
-    loops[r->loop](&r->walk, chunk); /* warm; not timed */
+    loop(&r->walk, chunk); /* warm; not timed */
     /* All start together: acquire and release, so that nobody's first chunk moves before. */
     atomic_fetch_sub_explicit(r->waiting, 1, memory_order_acq_rel);
     while (atomic_load_explicit(r->waiting, memory_order_acquire) != 0)
         sched_yield();
     uint64_t begin_ns = clock_ns();
     do {
-        loops[r->loop](&r->walk, chunk);
+        loop(&r->walk, chunk);
         r->ops += chunk;
         r->elapsed_ns = clock_ns() - begin_ns;
     } while (r->elapsed_ns < r->duration_ns);
@@ -265,7 +282,6 @@ static int start(struct runner *r, struct bench_ground *g, uint64_t number)
     r->walk = (struct walk){
         .ground = g,
         .state = weir_mix64(clock_ns() + number),
-        .depend = g->plan.is_dependent ? UINT64_MAX : 0,
         .now_ns = g->start_ns,
     };
     r->cpu = number;

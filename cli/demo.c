@@ -19,6 +19,7 @@
 
 struct settings {
     const char *rules;
+    const char *table;
     double seconds; /* 0: until Ctrl-C */
 };
 
@@ -120,11 +121,16 @@ static int play(struct weir *engine, struct weir_session *session, uint64_t dura
     return err;
 }
 
-static int play_rules(const char *path, uint64_t duration_ns)
+static int play_rules(const char *path, const char *table, uint64_t duration_ns)
 {
     struct weir *engine;
     struct weir_session *session;
-    struct weir_options options = {.rules_path = path, .table_bytes = 4u << 20, .log = cli_log};
+    struct weir_options options = {
+        .rules_path = path,
+        .table_path = table,
+        .table_bytes = 8u << 20,
+        .log = cli_log,
+    };
     int err = weir_open(&engine, &options);
     if (err != 0)
         return err;
@@ -155,7 +161,7 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
             cli_complain("demo: cannot write its rules: %s", strerror(errno));
     }
     if (err == 0) {
-        err = play_rules(path, seconds > 0 ? (uint64_t)(seconds * 1e9) : UINT64_MAX);
+        err = play_rules(path, set->table, seconds > 0 ? (uint64_t)(seconds * 1e9) : UINT64_MAX);
         if (err != 0)
             cli_complain("demo: %s", weir_strerror(err));
     }
@@ -174,6 +180,11 @@ static const struct cli_option options[] = {
      .metavar = "PATH",
      .offset = offsetof(struct settings, rules),
      .help = "a copy of examples/rules/demo.yaml; what you change there takes effect at once"},
+    {.name = "table",
+     .kind = CLI_TEXT,
+     .metavar = "PATH",
+     .offset = offsetof(struct settings, table),
+     .help = "count in this file, for 'weir table stat' beside it; private if not given"},
 };
 
 const struct cli_command cli_command_demo = {

@@ -136,7 +136,8 @@ static bool parse_descriptor(char *text, struct cli_explained *out)
     out->entry_count = 0;
     for (;;) {
         char *equals = strchr(from, '=');
-        if (equals == NULL || equals == from || out->entry_count == WEIR_ENTRIES_MAX)
+        if (equals == NULL || equals == from || out->entry_count == WEIR_ENTRIES_MAX ||
+            memchr(from, ',', (size_t)(equals - from)) != NULL)
             return false;
         char *to = equals + 1, *at = to;
         for (; *at != '\0' && *at != ','; at++) {

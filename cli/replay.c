@@ -1,7 +1,7 @@
 /* replay.c - `weir replay`: what would these rules have decided?
  *
- * Every line of a trace is a request with its time.  It is decided by the real engine on a table of
- * its own, in the trace's time: an hour of traffic takes as long as its lines take to read.
+ * Every line of a trace is a request with its time.  It is decided by the real engine, on a table of
+ * its own unless one is named, in the trace's time: an hour of traffic takes as long as its lines take to read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "replay.h"
@@ -18,6 +18,7 @@
 struct settings {
     const char *rules;
     const char *format;
+    const char *table;
     bool merge_domains;
     bool summary;
     bool check;
@@ -148,6 +149,7 @@ static enum cli_exit open_engine(struct replay *r)
 {
     struct weir_options options = {
         .rules_path = r->settings->rules,
+        .table_path = r->settings->table,
         .table_bytes = r->settings->table_bytes,
         .merge_domains = r->settings->merge_domains,
         .log = cli_log,
@@ -242,11 +244,16 @@ static const struct cli_option options[] = {
      .kind = CLI_FLAG,
      .offset = offsetof(struct settings, merge_domains),
      .help = "several rules files may speak of one domain"},
+    {.name = "table",
+     .kind = CLI_TEXT,
+     .metavar = "PATH",
+     .offset = offsetof(struct settings, table),
+     .help = "count in this table, made if there is none; private if not given"},
     {.name = "table-size",
      .kind = CLI_SIZE,
      .metavar = "SIZE",
      .offset = offsetof(struct settings, table_bytes),
-     .help = "of the private table: 64m if not given"},
+     .help = "of a table that is made: 64m if not given"},
 };
 
 const struct cli_command cli_command_replay = {

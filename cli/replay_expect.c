@@ -47,14 +47,14 @@ static void compare_object(const struct comparison *c, const char *path, const j
     {
         if (json_equal(value, json_object_get(got, key)))
             continue;
-        snprintf(below, sizeof(below), "%s.%s", path, key);
+        snprintf(below, sizeof(below), "%.32s.%.48s", path, key);
         print_difference(c, below, value, json_object_get(got, key));
     }
     json_object_foreach((json_t *)(uintptr_t)got, key, value)
     {
         if (json_object_get(expected, key) != NULL)
             continue;
-        snprintf(below, sizeof(below), "%s.%s", path, key);
+        snprintf(below, sizeof(below), "%.32s.%.48s", path, key);
         print_difference(c, below, NULL, value);
     }
 }
