@@ -95,6 +95,11 @@ struct weir_session {
     struct weir_session *next;                   /* under the engine's lock */
     uint32_t number;                             /* which share of the statistics is ours */
 
+    /* The domain that was asked for last: most callers only ever ask for one.  Of `mine`. */
+    const struct weir_domain *domain;
+    uint32_t domain_len; /* 0: none */
+    char domain_name[WEIR_DOMAIN_LEN_MAX];
+
     uint32_t plan_count, item_count, charge_count;
     struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
     struct weir_item items[WEIR_DESCRIPTORS_MAX];

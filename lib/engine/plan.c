@@ -194,14 +194,26 @@ static void fetch(const struct weir_session *s, const struct weir_plan *plan)
     }
 }
 
+/* NULL: there is none of this name. */
+static const struct weir_domain *find_domain(struct weir_session *s,
+                                             const struct weir_published *published,
+                                             struct weir_str name)
+{
+    if (name.len == s->domain_len && memcmp(name.ptr, s->domain_name, name.len) == 0)
+        return s->domain;
+    s->domain = published->rules ? weir_rules_domain(published->rules, name) : NULL;
+    s->domain_len = (uint32_t)name.len;
+    memcpy(s->domain_name, name.ptr, name.len);
+    return s->domain;
+}
+
 int weir_plan(struct weir_session *s, const struct weir_published *published,
               const struct weir_request *request, bool is_refund, bool is_batch)
 {
     int err = check_request(request);
     if (err)
         return err;
-    const struct weir_domain *domain =
-        published->rules ? weir_rules_domain(published->rules, request->domain) : NULL;
+    const struct weir_domain *domain = find_domain(s, published, request->domain);
     struct weir_plan *plan = &s->plans[s->plan_count++];
     *plan = (struct weir_plan){
         .items = &s->items[s->item_count],

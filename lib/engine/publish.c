@@ -123,5 +123,6 @@ const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
         seen = atomic_load_explicit(current, memory_order_seq_cst);
     } while (seen != p);
     s->mine = p;
+    s->domain_len = 0; /* what it found was of the version before */
     return p;
 }
