@@ -49,6 +49,9 @@ struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *wri
 /* compile_tag.c: identities that are the same in every process. */
 uint64_t weir_tag_domain(struct weir_str domain);
 uint64_t weir_tag_stats(struct weir_str domain, struct weir_str id);
+/* Tells the limits of different rules, and of a rule's overrides, apart where the tag does not:
+ * each may have a rate of its own. */
+uint32_t weir_tag_variant(uint64_t stats_id, struct weir_str overridden);
 uint64_t weir_tag_limit(uint64_t domain_tag, const struct weir_limit_spec *spec,
                         struct weir_str name, uint32_t ordinal, uint32_t tier);
 

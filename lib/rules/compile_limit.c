@@ -180,6 +180,7 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
     struct weir_rule_limit *out = &c->rules->limits[c->rules->limit_count];
     struct weir_limit_spec spec = spec_of(m, limit);
     struct weir_mark at = override ? override->at : limit->at;
+    const struct weir_str none = {.ptr = "", .len = 0};
     uint32_t times = times_of(m, tier);
     char why[256] = "";
     if (override) {
@@ -194,6 +195,7 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
         return;
     }
     out->limit.tag = weir_tag_limit(c->domain->tag, &spec, limit->name, ordinal, tier);
+    out->limit.variant = weir_tag_variant(m->rule->stats_id, override ? override->key : none);
     out->limit.record = WEIR_NO_RECORD;
     out->limit.is_host_scope = limit->is_host_scope;
     set_approx(c, limit, &out->limit);

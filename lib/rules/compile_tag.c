@@ -48,6 +48,12 @@ uint64_t weir_tag_stats(struct weir_str domain, struct weir_str id)
     return hash_of(&p);
 }
 
+uint32_t weir_tag_variant(uint64_t stats_id, struct weir_str overridden)
+{
+    uint64_t hash = stats_id ^ (overridden.len > 0 ? hash_str(overridden) : 0);
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
 /* Not part of it: the limit, the burst and the flags, which may change live and keep the counts. */
 uint64_t weir_tag_limit(uint64_t domain_tag, const struct weir_limit_spec *spec,
                         struct weir_str name, uint32_t ordinal, uint32_t tier)

@@ -22,6 +22,15 @@ static uint64_t class_window_s(const struct weir_limit *limit, uint32_t *shift)
     return window_s;
 }
 
+/* Windows and logs count hits, which mean the same at any rate; an instant does not. */
+static bool needs_record(const struct weir_limit *limit)
+{
+    bool is_instant =
+        limit->algorithm == WEIR_LEAKY_BUCKET ||
+        (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval);
+    return is_instant || limit->approx != NULL;
+}
+
 /* Limits of one tag that have rates of their own, and sketches of another shape (whose cells cannot be read
  * in this one), have records of their own. */
 static uint64_t record_id(const struct weir_limit *limit)
@@ -70,7 +79,8 @@ int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
         return WEIR_ERR_FULL;
     limit->window_class = (uint8_t)class;
     limit->window_shift = (uint8_t)shift;
-    limit->record = weir_record_claim(table, record_id(limit));
+    limit->record = needs_record(limit) ? weir_record_claim(table, record_id(limit))
+                                        : WEIR_NO_RECORD;
     limit->generation = 0;
     if (limit->record != WEIR_NO_RECORD)
         limit->generation = (uint8_t)weir_record_generation(table, limit->record, limit->requests);
