@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "algo/sketch.h"
 #include "engine/engine.h"
 
 #include "base/err.h"
@@ -29,9 +30,9 @@ void weir_engine_log(const struct weir *w, enum weir_level level, const char *te
     w->options.log(w->options.log_ctx, level, line);
 }
 
-/* Regions of the sketch for what these rules would spill: one for each window length, and one for
- * each power of 16 that a bucket's size in time reaches.  Hints only: a table has one geometry for
- * all rules that it will ever see. */
+/* What a new table should be good at: regions of the sketch for what these rules would spill (one for each
+ * window length, and one for each power of 16 that a bucket's size in time reaches), and room for
+ * the sketches of approximate limits.  A table has one geometry for all rules that it will ever see. */
 static void hint_geometry(struct weir_table_geometry *out, const struct weir_rules *rules)
 {
     uint64_t windows[WEIR_WINDOWS_MAX];
@@ -40,6 +41,10 @@ static void hint_geometry(struct weir_table_geometry *out, const struct weir_rul
     for (uint32_t i = 0; i < count; i++) {
         const struct weir_limit *l = weir_rules_limit_at(rules, i);
         bool is_bucket = l->algorithm == WEIR_TOKEN_BUCKET || l->algorithm == WEIR_LEAKY_BUCKET;
+        if (l->approx) {
+            out->approx_bytes += weir_approx_bytes(l, l->approx);
+            continue;
+        }
         if (is_bucket && !l->refill_interval) {
             horizons |= 1u << ((63 - __builtin_clzll(l->cap_ns | 1)) / 4);
             continue;
@@ -50,8 +55,8 @@ static void hint_geometry(struct weir_table_geometry *out, const struct weir_rul
         if (k == window_count && k < WEIR_WINDOWS_MAX)
             windows[window_count++] = l->window_ns;
     }
-    out->window_regions = window_count > 0 ? window_count : 1;
-    out->bucket_regions = horizons ? (uint32_t)__builtin_popcount(horizons) : 1;
+    out->window_regions = window_count;
+    out->bucket_regions = (uint32_t)__builtin_popcount(horizons);
 }
 
 static int open_table(struct weir *w, const struct weir_rules *rules, const char *path)
@@ -133,9 +138,12 @@ int weir_open(struct weir **out, const struct weir_options *options)
     if (!err)
         err = open_table(w, rules, options->table_path);
     if (!err)
-        err = prepare_overrides(w);
-    if (!err)
         err = weir_publish(w, rules);
+    if (err)
+        goto fail;
+    rules = NULL; /* the engine's now */
+    /* After the rules: the window lengths that they use come first in the table. */
+    err = prepare_overrides(w);
     if (err)
         goto fail;
     *out = w;

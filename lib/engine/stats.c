@@ -36,6 +36,8 @@ struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hit
     }
     if (is_shadow)
         t.shadow_mode = t.over_limit;
+    if (verdict->by_sketch)
+        t.over_limit_by_sketch = t.over_limit;
     return t;
 }
 
@@ -45,9 +47,12 @@ void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
     const struct weir *w = s->engine;
     struct weir_tally t = weir_tally_of(verdict, item->hits, w->near_ratio, item->is_shadow);
     const uint64_t amounts[WEIR_COUNTERS] = {
-        [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,   [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,
-        [WEIR_COUNTER_NEAR_LIMIT] = t.near_limit,   [WEIR_COUNTER_WITHIN_LIMIT] = t.within_limit,
+        [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,
+        [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,
+        [WEIR_COUNTER_NEAR_LIMIT] = t.near_limit,
+        [WEIR_COUNTER_WITHIN_LIMIT] = t.within_limit,
         [WEIR_COUNTER_SHADOW_MODE] = t.shadow_mode,
+        [WEIR_COUNTER_BY_SKETCH] = t.over_limit_by_sketch,
     };
     for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
         if (amounts[c] > 0)

@@ -16,7 +16,7 @@
 #include "engine/engine.h"
 
 struct weir_tally {
-    uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode;
+    uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode, over_limit_by_sketch;
 };
 
 struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,

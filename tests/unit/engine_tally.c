@@ -82,6 +82,16 @@ static void shadow_counts_what_would_have_been_over(void **state)
     assert_int_equal(weir_tally_of(&v, 1, 0.8f, true).shadow_mode, 0);
 }
 
+static void refusals_by_the_sketch_are_counted_apart_too(void **state)
+{
+    (void)state;
+    struct weir_verdict v = {.allowed = false, .by_sketch = true, .limit = 3, .before = 2};
+    assert_int_equal(weir_tally_of(&v, 4, 0.8f, false).over_limit, 3);
+    assert_int_equal(weir_tally_of(&v, 4, 0.8f, false).over_limit_by_sketch, 3);
+    v.by_sketch = false;
+    assert_int_equal(weir_tally_of(&v, 4, 0.8f, false).over_limit_by_sketch, 0);
+}
+
 static void the_threshold_is_rounded_in_float32(void **state)
 {
     (void)state;
@@ -114,6 +124,7 @@ int main(void)
         cmocka_unit_test(a_look_counts_nothing),
         cmocka_unit_test(a_limit_of_zero_is_all_over),
         cmocka_unit_test(shadow_counts_what_would_have_been_over),
+        cmocka_unit_test(refusals_by_the_sketch_are_counted_apart_too),
         cmocka_unit_test(the_threshold_is_rounded_in_float32),
         cmocka_unit_test(numbers_at_their_ends_do_not_wrap),
     };
