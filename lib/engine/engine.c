@@ -42,7 +42,8 @@ static void hint_geometry(struct weir_table_geometry *out, const struct weir_rul
         const struct weir_limit *l = weir_rules_limit_at(rules, i);
         bool is_bucket = l->algorithm == WEIR_TOKEN_BUCKET || l->algorithm == WEIR_LEAKY_BUCKET;
         if (l->approx) {
-            out->approx_bytes += weir_approx_bytes(l, l->approx);
+            uint64_t bytes = weir_approx_bytes(l, l->approx) + WEIR_TABLE_GRAIN - 1;
+            out->approx_bytes += bytes / WEIR_TABLE_GRAIN * WEIR_TABLE_GRAIN;
             continue;
         }
         if (is_bucket && !l->refill_interval) {

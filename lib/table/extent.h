@@ -24,6 +24,7 @@ struct weir_extent {
     uint64_t cells[];
 };
 static_assert(sizeof(struct weir_extent) == 32, "header of an extent");
+static_assert(WEIR_CHUNK_BYTES == WEIR_TABLE_GRAIN, "what table.h promises");
 
 #define WEIR_EXTENT_NONE UINT32_MAX
 #define WEIR_EXTENT_CELLS_MAX (1u << 20) /* what a log's head can point to */

@@ -80,10 +80,12 @@ static void plan(struct weir_table_header *h, const struct weir_table_geometry *
         file = g->slots != 0 ? slots_bytes : WEIR_TABLE_BYTES_DEFAULT;
     h->stats_rules = most(16, least(WEIR_STATS_RULES_MAX + 1, file / 20000));
     h->records = g->records != 0 ? g->records : most(64, file / 64 / sizeof(struct weir_record));
-    uint64_t extent_bytes = g->extent_bytes != 0 ? g->extent_bytes : file / 16;
+    uint64_t extent_bytes = (g->extent_bytes != 0 ? g->extent_bytes : file / 16) +
+                            g->approx_bytes;
     h->extent_chunks = least(most(1, extent_bytes / WEIR_CHUNK_BYTES),
                              WEIR_EXTENT_UNITS_MAX * WEIR_UNIT_BYTES / WEIR_CHUNK_BYTES);
-    h->sketch_cells = g->sketch_cells != 0 ? g->sketch_cells : file * 33 / 64 / 8;
+    uint64_t for_keys = file > g->approx_bytes ? file - g->approx_bytes : 0;
+    h->sketch_cells = g->sketch_cells != 0 ? g->sketch_cells : for_keys * 33 / 64 / 8;
     h->sketch_cells = round_up(most(h->sketch_cells, 1024), 64);
     h->window_regions = (uint32_t)most(1, least(g->window_regions, WEIR_SKETCH_REGIONS_MAX));
     bool only_windows = g->window_regions != 0 && g->bucket_regions == 0;
@@ -114,7 +116,14 @@ static int fill_header(struct weir_table_header *h, const struct weir_table_geom
                        char *why, size_t why_len)
 {
     static const struct weir_table_geometry any = {0};
-    plan(h, geometry != NULL ? geometry : &any);
+    if (geometry == NULL)
+        geometry = &any;
+    plan(h, geometry);
+    if (geometry->file_bytes != 0 && h->file_bytes > geometry->file_bytes)
+        return refuse(WEIR_ERR_INVALID, why, why_len,
+                      "a table of %" PRIu64 " MiB is too small for these rules; choose at least "
+                      "%" PRIu64 " MiB",
+                      geometry->file_bytes >> 20, (2 * h->file_bytes >> 20) + 1);
     h->magic = WEIR_TABLE_MAGIC;
     h->version = WEIR_TABLE_VERSION;
     h->header_bytes = sizeof *h;

@@ -24,12 +24,15 @@ struct weir_table_geometry {
     uint64_t sketch_cells; /* 8 bytes each, for keys that had to leave; 0: by file_bytes */
     uint64_t extent_bytes; /* logs and other wide states; 0: by file_bytes */
     uint64_t records;      /* limits with a record of their rate, 64 bytes each; 0: by file_bytes */
-    uint32_t window_regions; /* hint: distinct window lengths in the rules; 0: 4 */
-    uint32_t bucket_regions; /* hint: distinct bucket horizons (powers of 16); 0: 2 */
+    uint64_t approx_bytes; /* hint: for sketches of approximate limits, on top of extent_bytes;
+                            * each in whole WEIR_TABLE_GRAINs */
+    uint32_t window_regions; /* hint: distinct window lengths in the rules */
+    uint32_t bucket_regions; /* hint: distinct bucket horizons (powers of 16) */
 };
 
 #define WEIR_TABLE_BYTES_DEFAULT (UINT64_C(64) << 20)
 #define WEIR_TABLE_BYTES_MIN (UINT64_C(1) << 20)
+#define WEIR_TABLE_GRAIN (UINT64_C(1) << 16)
 
 /* Attaches to the file at path, creating it if there is none.  path NULL: private anonymous memory.
  * 0, or WEIR_ERR_TABLE, WEIR_ERR_IO, WEIR_ERR_INVALID; why[] says in words what is wrong and what
