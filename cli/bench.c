@@ -92,6 +92,7 @@ static void set_spread(json_t *root, const char *name, struct spread spread)
 static void print_json(const struct bench_ground *g, const struct result *r)
 {
     enum bench_loop last = g->plan.is_full ? BENCH_FULL : BENCH_TABLE;
+    json_int_t slot_bytes = 16 * (json_int_t)g->slots;
     json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:b, s:b, s:I}", "algorithm",
                              weir_algorithm_name(g->plan.algorithm), "keys",
                              (json_int_t)g->plan.keys, "threads", (json_int_t)g->plan.threads,
@@ -109,7 +110,7 @@ static void print_json(const struct bench_ground *g, const struct result *r)
         set_spread(root, "ratio_to_table", r->full_to_table);
     }
     json_object_set_new(root, "table_bytes", json_integer((json_int_t)g->table_bytes));
-    json_object_set_new(root, "slot_bytes", json_integer((json_int_t)(g->slots * 16)));
+    json_object_set_new(root, "slot_bytes", json_integer(slot_bytes));
     json_object_set_new(root, "bytes_per_key",
                         json_real((double)g->table_bytes / (double)g->plan.keys));
     json_object_set_new(root, "load", json_real((double)r->stats.slots_live / (double)g->slots));
@@ -272,9 +273,10 @@ const struct cli_command cli_command_bench = {
     .name = "bench",
     .operands = "",
     .summary = "how long a decision takes, beside what the machine allows",
-    .about = "Fills a table to 80%, then times decisions on random keys; hashing the key's 24\n"
-             "bytes is part of each.  Beside it: the floor, a bare read-modify-write of a random\n"
-             "word in as much memory.  Medians of 9 interleaved rounds, with least and greatest.\n",
+    .about = "Fills a table to 80%, then times decisions on random keys; hashing the key's\n"
+             "24 bytes is part of each.  Beside it: the floor, a bare read-modify-write of a\n"
+             "random word in as much memory.  Medians of 9 interleaved rounds, with the least\n"
+             "and the greatest.\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .defaults = &(const struct settings){.algorithm = "token_bucket",

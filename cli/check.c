@@ -164,9 +164,10 @@ const struct cli_command cli_command_check = {
     .name = "check",
     .operands = "PATH...",
     .summary = "validate rules",
-    .about = "Reads rules as every other command would and says all that is wrong with them, as\n"
-             "file:line:column: text.  PATH is a file or a directory of files; each PATH is a set\n"
-             "of its own.  Exits 0 where all are valid, 1 where not; warnings do not count.\n",
+    .about = "Reads rules as every other command would and says all that is wrong with them,\n"
+             "as file:line:column: text.  PATH is a file or a directory of files; each PATH\n"
+             "is a set of its own.  Exits 0 where all are valid, whatever the warnings,\n"
+             "else 1.\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .operands_min = 1,

@@ -191,9 +191,8 @@ const struct cli_command cli_command_demo = {
     .name = "demo",
     .operands = "",
     .summary = "a live demonstration in the terminal",
-    .about =
-        "Eight users, steady, bursty and abusive, meet one limit of each algorithm.  Above, some\n"
-        "of the decisions as they are made; below, totals for each rule.\n",
+    .about = "Eight users, steady, bursty and abusive, meet one limit of each algorithm.\n"
+             "Above, some of the decisions as they are made; below, totals for each rule.\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .defaults = &(const struct settings){.seconds = 0},

@@ -109,8 +109,8 @@ static void print_totals(struct demo_screen *s, struct weir *engine)
 static void print_head(struct demo_screen *s, const struct demo_traffic *t, uint64_t elapsed_ns)
 {
     struct cli_words requests, refused, delayed;
-    printf("%sweir demo%s  %.0f s: %s requests, %s refused, %s held", paint(s, BOLD),
-           paint(s, PLAIN), (double)(elapsed_ns / WEIR_NS_PER_S),
+    printf("%sweir demo%s  %llu s: %s requests, %s refused, %s held", paint(s, BOLD),
+           paint(s, PLAIN), (unsigned long long)(elapsed_ns / WEIR_NS_PER_S),
            cli_words_count(&requests, t->requests), cli_words_count(&refused, t->refused),
            cli_words_count(&delayed, t->delayed));
     end_line(s);
@@ -131,16 +131,9 @@ static bool advance_stream(struct demo_screen *s)
     return true;
 }
 
-void demo_screen_frame(struct demo_screen *s, struct weir *engine, const struct demo_traffic *t,
-                       uint64_t elapsed_ns)
+static void draw(struct demo_screen *s, struct weir *engine, const struct demo_traffic *t,
+                 uint64_t elapsed_ns, const char *footer)
 {
-    bool is_new = advance_stream(s);
-    if (!s->is_tty) {
-        if (is_new)
-            print_event(s, &s->stream[s->stream_count - 1]);
-        fflush(stdout);
-        return;
-    }
     if (s->drawn_lines > 0)
         printf("\033[%uA\r", s->drawn_lines);
     s->drawn_lines = 0;
@@ -155,8 +148,21 @@ void demo_screen_frame(struct demo_screen *s, struct weir *engine, const struct 
     end_line(s);
     print_totals(s, engine);
     end_line(s);
-    fputs("Ctrl-C ends", stdout);
+    fputs(footer, stdout);
     end_line(s);
+    fflush(stdout);
+}
+
+void demo_screen_frame(struct demo_screen *s, struct weir *engine, const struct demo_traffic *t,
+                       uint64_t elapsed_ns)
+{
+    bool is_new = advance_stream(s);
+    if (s->is_tty) {
+        draw(s, engine, t, elapsed_ns, "Ctrl-C ends");
+        return;
+    }
+    if (is_new)
+        print_event(s, &s->stream[s->stream_count - 1]);
     fflush(stdout);
 }
 
@@ -164,7 +170,7 @@ void demo_screen_totals(struct demo_screen *s, struct weir *engine, const struct
                         uint64_t elapsed_ns)
 {
     if (s->is_tty) { /* the last frame, brought up to date, is the final table */
-        demo_screen_frame(s, engine, t, elapsed_ns);
+        draw(s, engine, t, elapsed_ns, "");
         return;
     }
     end_line(s);

@@ -84,7 +84,7 @@ static void say_why(const struct weir_rules *rules, const struct weir_node *node
         snprintf(out->why, sizeof(out->why),
                  "no rule for this entry; at this level the rules know %s", keys);
     else
-        snprintf(out->why, sizeof(out->why), "no limit here; the rules go on with %s", keys);
+        snprintf(out->why, sizeof(out->why), "not at this level; the rules go on with %s", keys);
 }
 
 static const char *counted_of(const struct weir_match *match, uint32_t entry)
@@ -312,11 +312,10 @@ const struct cli_command cli_command_explain = {
     .name = "explain",
     .operands = "--rules PATH DOMAIN [KEY=VALUE,...]...",
     .summary = "which rule a descriptor meets, why, and what is left",
-    .about =
-        "For each descriptor: what was chosen at each level of the rules, which limits that\n"
-        "makes, and how much is left of them.  Without any, the shapes of the domain: which\n"
-        "keys its rules look at.  A comma in a value is written \\, .\n\n"
-        "  weir explain --rules rules.yaml api path=/v1/pay,user=alice remote_address=10.1.2.3\n",
+    .about = "For each descriptor: what was chosen at each level of the rules, which limits\n"
+             "that makes, and how much is left of them.  Without any, the shapes of the\n"
+             "domain: which keys its rules look at.  A comma in a value is written \\, .\n\n"
+             "  weir explain --rules rules.yaml api path=/v1/pay,user=alice user=bob\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .operands_min = 1,

@@ -64,9 +64,9 @@ static void print_option(FILE *out, const struct cli_option *option)
 
 void cli_help_command(FILE *out, const struct cli_command *command)
 {
-    fprintf(out, "weir %s: %s\n\nusage: weir %s%s %s\n\n%s\n", command->name, command->summary,
-            command->name, command->option_count > 0 ? " [OPTIONS]" : "", command->operands,
-            command->about);
+    fprintf(out, "weir %s: %s\n\nusage: weir %s [OPTIONS]%s%s\n\n%s\n", command->name,
+            command->summary, command->name, command->operands[0] != '\0' ? " " : "",
+            command->operands, command->about);
     for (size_t i = 0; i < command->option_count; i++)
         print_option(out, &command->options[i]);
     fprintf(out, "  --help%*s\n", OPTION_COLUMN - 8 + 9, "this text");

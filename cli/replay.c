@@ -1,7 +1,8 @@
 /* replay.c - `weir replay`: what would these rules have decided?
  *
- * Every line of a trace is a request with its time.  It is decided by the real engine, on a table of
- * its own unless one is named, in the trace's time: an hour of traffic takes as long as its lines take to read.
+ * Every line of a trace is a request with its time.  It is decided by the real engine in the
+ * trace's time, on a table of its own unless one is named: an hour of traffic takes as long as its
+ * lines take to read.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "replay.h"
@@ -263,7 +264,8 @@ const struct cli_command cli_command_replay = {
     .about = "Each line of FILE (or of standard input) is one request:\n\n"
              "  {\"t_ns\": 1700000040000000000, \"domain\": \"api\", \"hits\": 1,\n"
              "   \"descriptors\": [{\"entries\": [[\"user\", \"alice\"]]}]}\n\n"
-             "and gets one line, the decision.  hits 0 looks without taking; below 0 gives back.\n",
+             "and gets one line, the decision.  0 hits look without taking, negative ones\n"
+             "give back.\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .operands_max = 1,

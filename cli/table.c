@@ -280,9 +280,9 @@ const struct cli_command cli_command_table = {
     .summary = "look into a shared-memory table, or resize it",
     .about = "stat    says how large the table at PATH is, how full, and what its clock reads\n"
              "dump    shows every live slot: keys are hashed, so a slot names no one\n"
-             "resize  makes a table of another size with all that is counted.  Without --output\n"
-             "        it takes the place of the old one; processes that have the old one open\n"
-             "        keep counting there until they reopen it, so restart them soon\n",
+             "resize  makes a table of another size with all that is counted.  Without\n"
+             "        --output it takes the place of the old one; processes that have the\n"
+             "        old one open keep counting there until they reopen it\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .operands_min = 2,

@@ -55,7 +55,7 @@ static int read_string(const struct place *at, const json_t *value, const char *
 /* One entry, as [key, value] or {"key": key, "value": value}. */
 static int read_entry(const struct place *at, const json_t *value, struct weir_entry *out)
 {
-    struct weir_entry entry;
+    struct weir_entry entry = {0};
     const json_t *key_json, *value_json;
     if (json_is_array(value) && json_array_size(value) == 2) {
         key_json = json_array_get(value, 0);

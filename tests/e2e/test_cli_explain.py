@@ -60,7 +60,7 @@ def explain_json(tmp_path, *args):
     ("path=/v1/orders/7/pay,user=alice", ["/v1/orders/{id}/pay (path pattern", "user (bare key)", "pay",
                                           "2 per second, token_bucket, burst 5", "150 per day, fixed_window",
                                           "5 of 5 left"]),
-    ("path=/v1/orders/7/pay", ["no limit", "the rules go on with user"]),
+    ("path=/v1/orders/7/pay", ["no limit   not at this level; the rules go on with user"]),
     ("path=/v1/orders/7/pay,tenant=x", ["at tenant=x: no rule for this entry; at this level the rules know user"]),
     ("colour=red", ["at colour=red: no rule", "remote_address, file, path, code, tier"]),
     ("file=img1,user=x", ["the rules do not go on below this level"]),

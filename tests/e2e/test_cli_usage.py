@@ -28,7 +28,7 @@ def test_help_of_a_command_fits_a_screen(command):
     assert by_flag.stdout == by_word.stdout
     assert f"usage: weir {command}" in by_flag.stdout
     assert len(by_flag.stdout.splitlines()) <= 30
-    assert max(map(len, by_flag.stdout.splitlines())) <= 90
+    assert max(map(len, by_flag.stdout.splitlines())) <= 80
 
 
 def test_nothing_at_all_is_wrong_usage():
