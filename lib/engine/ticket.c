@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/ticket.h"
 
+#include "table/layout.h"
+
 _Static_assert(WEIR_PLACES_MAX == WEIR_LIMITS_MAX, "a ticket must hold a place for every limit");
 
 void weir_ticket_write(struct weir_ticket *out, const struct weir_item *item)
@@ -26,9 +28,19 @@ void weir_ticket_write(struct weir_ticket *out, const struct weir_item *item)
     }
 }
 
+/* Whether the numbers by which the table knows a limit are numbers of this table. */
+static bool is_of_table(const struct weir_place *place, const struct weir_table *table)
+{
+    struct weir_table_geometry geometry;
+    weir_table_layout(table, &geometry);
+    return place->window_class < WEIR_WINDOWS_MAX && place->generation < WEIR_GENERATIONS &&
+           (place->record == WEIR_NO_RECORD || place->record < geometry.records);
+}
+
 /* The limit that the place was taken from, as far as giving back needs it.  A ticket comes from the
  * caller, so nothing in it is believed: false where no limit could have written it. */
-static bool limit_of(const struct weir_place *place, struct weir_limit *out)
+static bool limit_of(const struct weir_place *place, const struct weir_table *table,
+                     struct weir_limit *out)
 {
     char why[8];
     struct weir_limit_spec spec = {
@@ -38,8 +50,9 @@ static bool limit_of(const struct weir_place *place, struct weir_limit *out)
         .window_s = place->window_s,
         .buckets = 1,
     };
-    if ((spec.algorithm != WEIR_CONCURRENCY && spec.algorithm != WEIR_LEAKY_BUCKET) ||
-        place->window_class >= WEIR_WINDOWS_MAX || weir_limit_init(out, &spec, why, sizeof(why)))
+    bool has_places = spec.algorithm == WEIR_CONCURRENCY || spec.algorithm == WEIR_LEAKY_BUCKET;
+    if (!has_places || place->window_s == 0 || !is_of_table(place, table) ||
+        weir_limit_init(out, &spec, why, sizeof(why)))
         return false;
     out->record = place->record;
     out->window_class = place->window_class;
@@ -52,7 +65,7 @@ void weir_release(struct weir_session *s, struct weir_ticket *ticket, uint64_t n
     for (uint32_t i = 0; i < ticket->count && i < WEIR_PLACES_MAX; i++) {
         const struct weir_place *place = &ticket->places[i];
         struct weir_limit limit;
-        if (limit_of(place, &limit))
+        if (limit_of(place, s->engine->table, &limit))
             weir_local_release(s->engine->table, &limit, place->key, now_ns, ticket->hits,
                                place->mark);
     }
@@ -67,8 +80,9 @@ int weir_renew(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_
         struct weir_limit limit;
         if (place->algorithm != WEIR_CONCURRENCY)
             continue; /* a place in a queue has no deadline */
-        if (!limit_of(place, &limit) || weir_local_renew(s->engine->table, &limit, place->key,
-                                                         now_ns, ticket->hits, &place->mark))
+        if (!limit_of(place, s->engine->table, &limit) ||
+            weir_local_renew(s->engine->table, &limit, place->key, now_ns, ticket->hits,
+                             &place->mark))
             result = WEIR_ERR_NOT_FOUND;
     }
     return result;

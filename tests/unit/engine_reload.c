@@ -147,6 +147,24 @@ static void a_ticket_outlives_the_rules_it_came_from(void **state)
     rig_close(r);
 }
 
+/* A place in a queue is known by where it ends; another rate moves all ends. */
+static void a_place_taken_at_another_rate_is_forfeited_once_the_queue_has_moved(void **state)
+{
+    (void)state;
+    struct rig *r = rig_open(
+        rules_of("unit: second, requests_per_unit: 1, burst: 9, algorithm: leaky_bucket"), NULL);
+    ask(r, "t", "k=x");
+    ask(r, "t", "k=x");
+    struct weir_ticket ticket = r->statuses[0].ticket;
+    publish(r, rules_of("unit: second, requests_per_unit: 2, burst: 9, algorithm: leaky_bucket"));
+    ask(r, "t", "k=x");
+    uint64_t delay_ns = r->statuses[0].delay_ns;
+    weir_release(r->s, &ticket, r->now_ns);
+    ask(r, "t", "k=x");
+    assert_int_equal(r->statuses[0].delay_ns, delay_ns + RIG_SECOND / 2); /* behind the third */
+    rig_close(r);
+}
+
 static int old_versions(const struct weir *w)
 {
     int count = 0;
@@ -259,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_changed_limit_meets_what_is_used),
         cmocka_unit_test(another_window_or_algorithm_starts_afresh),
         cmocka_unit_test(a_ticket_outlives_the_rules_it_came_from),
+        cmocka_unit_test(a_place_taken_at_another_rate_is_forfeited_once_the_queue_has_moved),
         cmocka_unit_test(old_rules_go_when_no_session_holds_them),
         cmocka_unit_test(a_status_borrows_its_rule_until_the_next_call),
         cmocka_unit_test(a_hundred_reloads_under_traffic_lose_no_decision_and_admit_no_more),

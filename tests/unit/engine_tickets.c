@@ -134,6 +134,16 @@ static void a_forged_ticket_does_no_harm(void **state)
     forged.places[0].algorithm = 77;
     weir_release(r->s, &forged, r->now_ns);
     forged = good;
+    forged.places[0].record = UINT32_MAX - 1;
+    weir_release(r->s, &forged, r->now_ns);
+    forged = good;
+    forged.places[0].generation = 255;
+    weir_release(r->s, &forged, r->now_ns);
+    forged = good;
+    forged.places[0].window_s = 0;
+    weir_release(r->s, &forged, r->now_ns);
+    assert_int_equal(ask_times(r, "t", "slots=x +2", 3), 0); /* still held */
+    forged = good;
     forged.count = UINT32_MAX;
     memset(&forged.places[1], 0xff, sizeof(forged.places) - sizeof(forged.places[0]));
     weir_release(r->s, &forged, r->now_ns); /* the good place in it is released, once */
