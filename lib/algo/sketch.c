@@ -345,24 +345,34 @@ static union weir_u16b *bucket_cell(const struct pass *pass, uint32_t row)
     return (union weir_u16b *)pass->approx->cells + cell_index(pass, row);
 }
 
+/* A cell's high word: cuts 47 << 17 | num 17.  It counts how often the cell was cut to an empty bucket by one who
+ * added nothing: see take_buckets(). */
+#define NUM_BITS 17u
+#define NUM_MASK ((UINT64_C(1) << NUM_BITS) - 1)
+
 /* A fraction of another denominator (the rate was changed) is rounded up. */
 static struct weir_tat tat_of(const struct pass *pass, union weir_u16b cell)
 {
-    if (cell.hi >= pass->limit.step_den)
+    uint32_t num = (uint32_t)(cell.hi & NUM_MASK);
+    if (num >= pass->limit.step_den)
         return (struct weir_tat){.ns = cell.lo + 1};
-    return (struct weir_tat){.ns = cell.lo, .num = (uint32_t)cell.hi};
+    return (struct weir_tat){.ns = cell.lo, .num = num};
 }
 
-static union weir_u16b cell_of(struct weir_tat tat)
+static union weir_u16b cell_of(struct weir_tat tat, uint64_t cuts)
 {
-    return (union weir_u16b){.lo = tat.ns, .hi = tat.num};
+    return (union weir_u16b){.lo = tat.ns, .hi = cuts << NUM_BITS | tat.num};
 }
 
-static struct weir_tat least_tat(const struct pass *pass)
+/* The least over the rows; with cuts[], over those that were not cut since. */
+static struct weir_tat least_tat(const struct pass *pass, const uint64_t *cuts)
 {
     struct weir_tat least = {.ns = UINT64_MAX};
     for (uint32_t row = 0; row < pass->approx->depth; row++) {
-        struct weir_tat tat = tat_of(pass, weir_load16(bucket_cell(pass, row)));
+        union weir_u16b cell = weir_load16(bucket_cell(pass, row));
+        struct weir_tat tat = tat_of(pass, cell);
+        if (cuts != NULL && cell.hi >> NUM_BITS != cuts[row])
+            continue;
         if (tat.ns < least.ns || (tat.ns == least.ns && tat.num < least.num))
             least = tat;
     }
@@ -378,10 +388,10 @@ static void decide_bucket(const struct pass *pass, struct weir_tat tat, uint64_t
         weir_token_bucket_take(&pass->limit, &tat, pass->now_ns, hits, out);
 }
 
-/* Adds a cost to every row.  A row is cut to an empty bucket first, which is as full as any key
- * alone can be, so no key is under-counted by it. */
+/* Adds a cost to every row; cuts[] is how often each was cut by then.  A row is cut to an empty bucket first,
+ * which is as full as any key alone can be, so no key is under-counted by it. */
 static void add_to_buckets(const struct pass *pass, const struct weir_gcra *g,
-                           struct weir_span cost)
+                           struct weir_span cost, uint64_t *cuts)
 {
     bool adds = cost.ns > 0 || cost.num > 0;
     for (uint32_t row = 0; row < pass->approx->depth; row++) {
@@ -389,26 +399,33 @@ static void add_to_buckets(const struct pass *pass, const struct weir_gcra *g,
         union weir_u16b seen, next;
         do {
             seen = weir_load16(at);
+            cuts[row] = seen.hi >> NUM_BITS;
             struct weir_tat tat = tat_of(pass, seen);
             struct weir_span ahead = weir_gcra_ahead(g, &tat, pass->now_ns);
             ahead = weir_span_add(ahead, cost, g->den);
-            next = cell_of(weir_gcra_tat(ahead, pass->now_ns));
+            next = cell_of(weir_gcra_tat(ahead, pass->now_ns), cuts[row]);
+            bool is_cut = !adds && next.lo < seen.lo;
+            next.hi += (uint64_t)is_cut << NUM_BITS;
         } while (!weir_eq16(seen, next) && !weir_cas16(at, seen, next) && adds);
     }
 }
 
 /* What two threads took of the last token is not given back: once time has moved on, a cell that
- * is cut at now has forgotten the hits, and taking them back would eat another's. */
+ * is cut at now has forgotten the hits, and taking them back would eat another's.
+ *
+ * A row above the cap tells threads that they raced for the last place.  One that was cut since we added to it
+ * cannot tell any more, so we do not ask it. */
 static void take_buckets(const struct pass *pass, uint64_t hits, struct weir_verdict *out)
 {
     struct weir_gcra g = weir_gcra_of(&pass->limit);
-    decide_bucket(pass, least_tat(pass), hits, out);
+    decide_bucket(pass, least_tat(pass, NULL), hits, out);
     uint64_t added = out->allowed ? hits : 0;
     struct weir_span cost = weir_span_times(g.step, added, g.den);
-    add_to_buckets(pass, &g, cost);
+    uint64_t cuts[WEIR_SKETCH_DEPTH_MAX];
+    add_to_buckets(pass, &g, cost, cuts);
     if (added == 0)
         return;
-    struct weir_tat after = least_tat(pass);
+    struct weir_tat after = least_tat(pass, cuts);
     struct weir_span before = {.ns = after.ns, .num = after.num};
     before =
         weir_span_less(before, cost) ? (struct weir_span){0} : weir_span_sub(before, cost, g.den);
@@ -450,7 +467,7 @@ void weir_sketch_look(const struct weir_limit *limit, const struct weir_approx *
         return;
     struct pass pass = pass_of(limit, approx, key, now_ns);
     if (is_bucket(limit)) {
-        decide_bucket(&pass, least_tat(&pass), hits, out);
+        decide_bucket(&pass, least_tat(&pass, NULL), hits, out);
         return;
     }
     look_windows(&pass, hits, out);
