@@ -30,9 +30,10 @@ void weir_engine_log(const struct weir *w, enum weir_level level, const char *te
     w->options.log(w->options.log_ctx, level, line);
 }
 
-/* What a new table should be good at: regions of the sketch for what these rules would spill (one for each
- * window length, and one for each power of 16 that a bucket's size in time reaches), and room for
- * the sketches of approximate limits.  A table has one geometry for all rules that it will ever see. */
+/* What a new table should be good at: regions of the sketch for what these rules would spill (one
+ * for each window length, and one for each power of 16 that a bucket's size in time reaches), and
+ * room for the sketches of approximate limits.  A table has one geometry for all rules that it will
+ * ever see. */
 static void hint_geometry(struct weir_table_geometry *out, const struct weir_rules *rules)
 {
     uint64_t windows[WEIR_WINDOWS_MAX];
