@@ -50,9 +50,10 @@ static inline struct weir_span weir_gcra_ahead(const struct weir_gcra *g,
     return weir_span_less(g->cap, ahead) ? g->cap : ahead;
 }
 
+/* Saturates: a sketch's cell, which keys share, may be ahead by more than a bucket ever is. */
 static inline struct weir_tat weir_gcra_tat(struct weir_span ahead, uint64_t now_ns)
 {
-    return (struct weir_tat){.ns = now_ns + ahead.ns, .num = ahead.num};
+    return (struct weir_tat){.ns = weir_sat_add(now_ns, ahead.ns), .num = ahead.num};
 }
 
 /* Decides and moves *state; delay_ns is left 0. */

@@ -146,33 +146,31 @@ static uint64_t bloom_bits(const struct pass *pass)
     return bits;
 }
 
-/* Whether the first hit of this key in this window is there.  A word of a window ahead no longer
- * says; then yes, as what is counted once too often admits no more. */
-static bool bloom_holds(const struct pass *pass, uint64_t word)
+/* Whether a word has the first hit of this key in window `index`.  A word of a window ahead no
+ * longer says; then yes, as what is counted once too often admits no more. */
+static bool bloom_holds(const struct pass *pass, uint64_t word, uint64_t index)
 {
-    uint64_t index = pass->now_ns / pass->limit.window_ns;
-    uint64_t number = word == 0 ? 0 : number_of(word >> BLOOM_BITS, BLOOM_DATES, index);
-    if (word == 0 || number == UINT64_MAX || number < index)
+    uint64_t number = word == 0 ? UINT64_MAX : number_of(word >> BLOOM_BITS, BLOOM_DATES, index);
+    if (number == UINT64_MAX || number < index)
         return false;
     uint64_t bits = bloom_bits(pass);
     return number > index || (word & bits) == bits;
 }
 
-static bool bloom_has(const struct pass *pass)
+static bool bloom_has(const struct pass *pass, uint64_t index)
 {
-    return has_bloom(&pass->limit, pass->approx) && bloom_holds(pass, load(bloom_word(pass)));
+    return has_bloom(&pass->limit, pass->approx) &&
+           bloom_holds(pass, load(bloom_word(pass)), index);
 }
 
 /* How many of the hits went into the filter: 1 for the first of this key in this window. */
-static uint64_t bloom_add(const struct pass *pass)
+static uint64_t bloom_add(const struct pass *pass, uint64_t index)
 {
-    if (!has_bloom(&pass->limit, pass->approx))
-        return 0;
-    uint64_t date = (pass->now_ns / pass->limit.window_ns % BLOOM_DATES + 1) << BLOOM_BITS;
+    uint64_t date = (index % BLOOM_DATES + 1) << BLOOM_BITS;
     uint64_t *at = bloom_word(pass);
     uint64_t seen = load(at), word;
     do {
-        if (bloom_holds(pass, seen))
+        if (bloom_holds(pass, seen, index))
             return 0;
         bool is_of_now = (seen & ~BLOOM_MASK) == date;
         word = (is_of_now ? seen : date) | bloom_bits(pass);
@@ -218,7 +216,8 @@ static void decide_row(const struct pass *pass, struct weir_slide slide, uint64_
     }
 }
 
-/* The verdict of the row where least is in use. */
+/* Every row counts this key and may count others: of the rows that allow it, or of all if none
+ * does, what is least is nearest to the truth, in each number of the verdict. */
 static void decide_rows(const struct pass *pass, const struct weir_slide *rows, uint64_t hits,
                         struct weir_verdict *out)
 {
@@ -226,20 +225,50 @@ static void decide_rows(const struct pass *pass, const struct weir_slide *rows, 
     for (uint32_t row = 1; row < pass->approx->depth; row++) {
         struct weir_verdict other;
         decide_row(pass, rows[row], hits, &other);
-        if (other.before < out->before)
+        if (other.allowed && !out->allowed)
             *out = other;
+        if (other.allowed != out->allowed)
+            continue;
+        out->remaining = weir_max(out->remaining, other.remaining);
+        out->reset_after_ns = weir_min(out->reset_after_ns, other.reset_after_ns);
+        out->retry_after_ns = weir_min(out->retry_after_ns, other.retry_after_ns);
+        out->before = weir_min(out->before, other.before);
     }
+}
+
+static void read_rows(const struct pass *pass, struct weir_slide *rows)
+{
+    for (uint32_t row = 0; row < pass->approx->depth; row++)
+        rows[row] = open_cell(pass, load(window_cell(pass, row)));
+}
+
+/* Decides on rows as they are, with what the filter holds beside them. */
+static void decide_with_filter(const struct pass *pass, const struct weir_slide *rows,
+                               uint64_t in_filter, uint64_t hits, struct weir_verdict *out)
+{
+    struct weir_slide sums[WEIR_SKETCH_DEPTH_MAX];
+    for (uint32_t row = 0; row < pass->approx->depth; row++) {
+        sums[row] = rows[row];
+        sums[row].current += in_filter;
+    }
+    decide_rows(pass, sums, hits, out);
+}
+
+/* The window that the filter counts in: that of the row least ahead, which has this key and
+ * perhaps no other. */
+static uint64_t filter_index(const struct pass *pass, const struct weir_slide *rows)
+{
+    uint64_t index = UINT64_MAX;
+    for (uint32_t row = 0; row < pass->approx->depth; row++)
+        index = weir_min(index, rows[row].index);
+    return index;
 }
 
 static void look_windows(const struct pass *pass, uint64_t hits, struct weir_verdict *out)
 {
     struct weir_slide rows[WEIR_SKETCH_DEPTH_MAX];
-    uint64_t first = bloom_has(pass) ? 1 : 0;
-    for (uint32_t row = 0; row < pass->approx->depth; row++) {
-        rows[row] = open_cell(pass, load(window_cell(pass, row)));
-        rows[row].current += first;
-    }
-    decide_rows(pass, rows, hits, out);
+    read_rows(pass, rows);
+    decide_with_filter(pass, rows, bloom_has(pass, filter_index(pass, rows)), hits, out);
 }
 
 /* Stores that the window was opened, as the exact algorithms do though nothing is added: a clock
@@ -300,20 +329,25 @@ static struct weir_slide read_again(const struct pass *pass, uint32_t row,
 
 static void take_windows(const struct pass *pass, uint64_t hits, struct weir_verdict *out)
 {
-    look_windows(pass, hits, out);
+    struct weir_slide rows[WEIR_SKETCH_DEPTH_MAX];
+    read_rows(pass, rows);
+    uint64_t index = filter_index(pass, rows);
+    bool is_in_filter = bloom_has(pass, index);
+    decide_with_filter(pass, rows, is_in_filter, hits, out);
     if (!out->allowed || hits == 0) {
         settle_windows(pass);
         return;
     }
-    struct weir_slide rows[WEIR_SKETCH_DEPTH_MAX];
-    uint64_t first = bloom_add(pass);
+    uint64_t first = 0;
+    if (!is_in_filter && has_bloom(&pass->limit, pass->approx)) {
+        first = bloom_add(pass, index);
+        is_in_filter = true; /* ours, or that of another who was faster */
+    }
     add_to_rows(pass, hits - first, rows);
-    /* Whether the first hit is ours or another's, the filter has one that the rows have not. */
-    uint64_t in_filter = has_bloom(&pass->limit, pass->approx) ? 1 : 0;
     struct weir_slide before[WEIR_SKETCH_DEPTH_MAX];
     for (uint32_t row = 0; row < pass->approx->depth; row++) {
         before[row] = read_again(pass, row, &rows[row]);
-        before[row].current = weir_sat_sub(before[row].current + in_filter, hits);
+        before[row].current = weir_sat_sub(before[row].current + is_in_filter, hits);
     }
     decide_rows(pass, before, hits, out);
     /* Bits of the filter are shared, so they stay: the key is counted one too high then. */
@@ -326,11 +360,10 @@ static void give_windows(const struct pass *pass, uint64_t hits, struct weir_ver
     look_windows(pass, 0, out);
     uint64_t before = out->before;
     struct weir_slide rows[WEIR_SKETCH_DEPTH_MAX];
-    for (uint32_t row = 0; row < pass->approx->depth; row++) {
-        rows[row] = open_cell(pass, load(window_cell(pass, row)));
-        /* Not more than this key can have added: the rest of a cell is others'. */
+    read_rows(pass, rows);
+    /* Not more than this key can have added: the rest of a cell is others'. */
+    for (uint32_t row = 0; row < pass->approx->depth; row++)
         hits = weir_min(hits, rows[row].current);
-    }
     take_from_rows(pass, hits, rows);
     look_windows(pass, 0, out);
     out->allowed = true;
@@ -345,8 +378,8 @@ static union weir_u16b *bucket_cell(const struct pass *pass, uint32_t row)
     return (union weir_u16b *)pass->approx->cells + cell_index(pass, row);
 }
 
-/* A cell's high word: cuts 47 << 17 | num 17.  It counts how often the cell was cut to an empty bucket by one who
- * added nothing: see take_buckets(). */
+/* A cell's high word: cuts 47 << 17 | num 17.  It counts how often the cell was cut to an empty
+ * bucket by one who added nothing: see take_buckets(). */
 #define NUM_BITS 17u
 #define NUM_MASK ((UINT64_C(1) << NUM_BITS) - 1)
 
@@ -388,8 +421,8 @@ static void decide_bucket(const struct pass *pass, struct weir_tat tat, uint64_t
         weir_token_bucket_take(&pass->limit, &tat, pass->now_ns, hits, out);
 }
 
-/* Adds a cost to every row; cuts[] is how often each was cut by then.  A row is cut to an empty bucket first,
- * which is as full as any key alone can be, so no key is under-counted by it. */
+/* Adds a cost to every row; cuts[] is how often each was cut by then.  A row is cut to an empty
+ * bucket first, which is as full as any key alone can be, so no key is under-counted by it. */
 static void add_to_buckets(const struct pass *pass, const struct weir_gcra *g,
                            struct weir_span cost, uint64_t *cuts)
 {
@@ -413,8 +446,8 @@ static void add_to_buckets(const struct pass *pass, const struct weir_gcra *g,
 /* What two threads took of the last token is not given back: once time has moved on, a cell that
  * is cut at now has forgotten the hits, and taking them back would eat another's.
  *
- * A row above the cap tells threads that they raced for the last place.  One that was cut since we added to it
- * cannot tell any more, so we do not ask it. */
+ * A row above the cap tells threads that they raced for the last place.  One that was cut since we
+ * added to it cannot tell any more, so we do not ask it. */
 static void take_buckets(const struct pass *pass, uint64_t hits, struct weir_verdict *out)
 {
     struct weir_gcra g = weir_gcra_of(&pass->limit);

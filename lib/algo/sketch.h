@@ -20,7 +20,8 @@
  * cell that nobody touched for 4087 windows or more may, with odds of 10 in 4095, be taken for one
  * of now; it then over-counts, for two windows at most.
  *
- * Buckets: a cell is itself a GCRA (16 bytes: ns, num); the estimate is the least over the rows.
+ * Buckets: a cell is itself a GCRA (16 bytes: ns, cuts << 17 | num; cuts tells a racing thread that
+ * its evidence is gone); the estimate is the least over the rows.
  * Refills at intervals are smoothed.
  * Log, and the sliding counter in sub-windows: previous + current, unweighted.
  * Refused hits are not added, whatever count_rejected says.  Concurrency cannot be sketched.
