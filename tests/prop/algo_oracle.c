@@ -285,10 +285,10 @@ static void compare(enum kind kind, uint32_t limit_max, uint64_t rounds)
             uint64_t hits = random_hits(&luck, &s);
             struct answer a = oracle(&s, &m, now_ns, hits);
             struct weir_verdict v = take(&s, now_ns, hits);
-            bool is_same = agree(&a, &v);
-            if (!is_same)
+            bool agrees = agree(&a, &v);
+            if (!agrees)
                 describe(&s, now_ns, hits, &a, &v);
-            CHECK_ALL(&luck, is_same);
+            CHECK_ALL(&luck, agrees);
             retry_ns = v.retry_after_ns;
         }
     }

@@ -95,6 +95,13 @@ static inline uint64_t scaled(uint64_t rounds)
                      #claim, (luck)->seed, (luck)->round, (luck)->step);                           \
     } while (0)
 
+static inline bool is_same(const struct weir_verdict *v, const struct weir_verdict *w)
+{
+    return v->allowed == w->allowed && v->limit == w->limit && v->remaining == w->remaining &&
+           v->reset_after_ns == w->reset_after_ns && v->retry_after_ns == w->retry_after_ns &&
+           v->delay_ns == w->delay_ns && v->before == w->before;
+}
+
 /* ---- one limiter of any kind ---- */
 
 enum kind { FIXED, COUNTER, LOG, TOKEN, TICK, LEAKY, SUB, KINDS };
