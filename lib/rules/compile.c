@@ -173,8 +173,8 @@ static void add_path(struct making *m, const struct weir_draft_descriptor *draft
     m->paths[m->path_count++] = (struct weir_path){weir_node_key(n), weir_node_value(n), node};
 }
 
-/* Where a request finds the node.  False: there is one like it already. */
-static bool add_to_level(struct making *m, const struct weir_draft_descriptor *draft, uint32_t node)
+/* Where a request finds the node. */
+static void add_to_level(struct making *m, const struct weir_draft_descriptor *draft, uint32_t node)
 {
     struct weir_rules *rules = m->c->rules;
     enum weir_match_kind kind = (enum weir_match_kind)rules->nodes[node].kind;
@@ -187,7 +187,7 @@ static bool add_to_level(struct making *m, const struct weir_draft_descriptor *d
     }
     if (other != WEIR_NONE) {
         report_twice(m->c, draft->at, other);
-        return false;
+        return;
     }
     if (kind == WEIR_MATCH_WILDCARD)
         add_wildcard(m, node, draft->at);
@@ -197,7 +197,6 @@ static bool add_to_level(struct making *m, const struct weir_draft_descriptor *d
         add_cidr(m, draft, node);
     else if (kind == WEIR_MATCH_PATH)
         add_path(m, draft, node);
-    return true;
 }
 
 /* Sharing is the pattern's default where a value of its own means little (each /orders/{id}). */
@@ -328,7 +327,9 @@ static void add_child(struct making *m, const struct weir_draft_descriptor *draf
     check_needs_limit(c, draft);
     if (draft->value.len == 0 && draft->is_match_said && draft->match != WEIR_MATCH_EXACT)
         weir_report_error(c->report, draft->at, "'match' needs a value to match");
-    else if (add_to_level(m, draft, index) && draft->limits)
+    else
+        add_to_level(m, draft, index);
+    if (draft->limits)
         add_rule(c, draft, cut, index, id);
     weir_compile_level(c, index, draft->children, cut);
     weir_buf_cut(&c->path, outer);

@@ -43,7 +43,7 @@ static bool load_text(struct load *load, const char *name, const char *path, str
     return weir_parse_file(&load->draft, &load->report, file, path, text);
 }
 
-/* Names in messages are short: relative to the directory, and of a file alone its own name. */
+/* Names in messages: a file alone as it was given, files of a directory relative to it. */
 static const char *name_of(const struct load *load, const char *path)
 {
     size_t len = strlen(load->path);
