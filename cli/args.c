@@ -1,55 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli.h"
 
+#include "base/str.h"
+#include "rules/fields.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_LEN_MAX 32     /* longer ones are not compared: nobody mistypes by that much */
-#define OPTIONS_MAX 32      /* of one command */
-#define DISTANCE_NEAR_MAX 2 /* edits between what was typed and what was meant */
+#define NAME_LEN_MAX 32 /* longer ones are not compared: nobody mistypes by that much */
+#define OPTIONS_MAX 32  /* of one command */
 
 static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* Edits (insert, delete, replace, swap of neighbours) from a to b. */
-static size_t edit_distance(const char *a, const char *b)
+const char *cli_nearest(const char *typed, const char *const *names)
 {
-    size_t rows[3][NAME_LEN_MAX + 1];
-    size_t a_len = strlen(a), b_len = strlen(b);
-    if (a_len > NAME_LEN_MAX || b_len > NAME_LEN_MAX)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= b_len; j++)
-        rows[0][j] = j;
-    for (size_t i = 1; i <= a_len; i++) {
-        size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *above2 = rows[(i + 1) % 3];
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t replaced = above[j - 1] + (a[i - 1] != b[j - 1]);
-            row[j] = min_size(replaced, min_size(above[j], row[j - 1]) + 1);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                row[j] = min_size(row[j], above2[j - 2] + 1);
-        }
-    }
-    return rows[a_len % 3][b_len];
-}
-
-const char *cli_nearest(const char *typed, const char *const *names, size_t count)
-{
-    const char *nearest = NULL;
-    size_t least = DISTANCE_NEAR_MAX + 1;
-    for (size_t i = 0; i < count; i++) {
-        /* A beginning of the name is meant as the name, however much is missing. */
-        bool is_prefix = typed[0] != '\0' && strncmp(typed, names[i], strlen(typed)) == 0;
-        size_t distance = is_prefix ? 1 : edit_distance(typed, names[i]);
-        if (distance < least && distance < strlen(names[i])) {
-            least = distance;
-            nearest = names[i];
-        }
-    }
-    return nearest;
+    /* A beginning of the name is meant as the name, however much is missing. */
+    for (size_t i = 0; names[i] != NULL; i++)
+        if (typed[0] != '\0' && strncmp(typed, names[i], strlen(typed)) == 0)
+            return names[i];
+    return weir_suggest(weir_str_of(typed), names);
 }
 
 /* Digits only: strtoull would take "-1" for a very large number. */
@@ -144,11 +117,12 @@ static enum cli_exit set_value(const struct cli_option *option, void *settings, 
 
 static enum cli_exit unknown_option(const struct cli_command *command, const char *typed)
 {
-    const char *names[OPTIONS_MAX];
+    const char *names[OPTIONS_MAX + 1];
     size_t count = 0;
     for (; count < command->option_count && count < OPTIONS_MAX; count++)
         names[count] = command->options[count].name;
-    const char *nearest = cli_nearest(typed, names, count);
+    names[count] = NULL;
+    const char *nearest = cli_nearest(typed, names);
     if (nearest != NULL)
         cli_complain("%s: --%s is not an option; did you mean --%s?", command->name, typed,
                      nearest);

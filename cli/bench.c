@@ -157,7 +157,7 @@ static void print_text(const struct bench_ground *g, const struct result *r)
 
 static enum cli_exit plan_of(const struct settings *set, struct bench_plan *out)
 {
-    const char *names[WEIR_CONCURRENCY + 1];
+    const char *names[WEIR_CONCURRENCY + 2] = {NULL};
     for (int i = 0; i <= WEIR_CONCURRENCY; i++) {
         names[i] = weir_algorithm_name((enum weir_algorithm)i);
         if (strcmp(set->algorithm, names[i]) != 0)
@@ -174,7 +174,7 @@ static enum cli_exit plan_of(const struct settings *set, struct bench_plan *out)
         };
         return CLI_DONE;
     }
-    const char *nearest = cli_nearest(set->algorithm, names, WEIR_CONCURRENCY + 1);
+    const char *nearest = cli_nearest(set->algorithm, names);
     cli_complain("bench: '%s' is not an algorithm; did you mean %s?", set->algorithm,
                  nearest != NULL ? nearest : "token_bucket");
     return CLI_USAGE;

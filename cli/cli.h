@@ -77,8 +77,8 @@ struct cli_coming {
  * CLI_USAGE with the reason on stderr.  Operands are moved to the front of argv. */
 enum cli_exit cli_parse(const struct cli_command *command, void *settings, size_t argc, char **argv,
                         struct cli_operands *operands);
-/* The name nearest to a mistyped one, or NULL where none is near.  names: count of them. */
-const char *cli_nearest(const char *typed, const char *const *names, size_t count);
+/* The name nearest to a mistyped one, or NULL where none is near.  names ends with NULL. */
+const char *cli_nearest(const char *typed, const char *const *names);
 /* "128m" to bytes.  False for what is no size, or too large. */
 bool cli_parse_size(const char *text, uint64_t *out);
 

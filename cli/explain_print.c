@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 #include "proto/request_json.h"
+#include "rules/shapes.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -192,65 +193,51 @@ static void print_json(const struct cli_explained *one)
     json_decref(root);
 }
 
-/* ---- shapes: every chain of keys that ends in a limit, once ---- */
+/* ---- shapes ---- */
 
-/* "path > user" of a node, or false where it belongs to another domain. */
-static bool shape_of(const struct weir_domain *domain, uint32_t index, char *out)
+/* "path > user", "generic_key=all", "user (if absent: anon)". */
+static void shape_words(const struct weir_shape *shape, char *out)
 {
-    const struct weir_node *nodes = domain->rules->nodes;
-    uint32_t chain[WEIR_ENTRIES_MAX], depth = 0;
-    for (; index != domain->node; index = nodes[index].parent) {
-        if (index == WEIR_NONE || depth == WEIR_ENTRIES_MAX)
-            return false;
-        chain[depth++] = index;
-    }
     size_t used = 0;
     out[0] = '\0';
-    while (depth > 0 && used < SHAPE_LEN_MAX) {
-        struct weir_str key = weir_node_key(&nodes[chain[--depth]]);
-        int len = snprintf(out + used, SHAPE_LEN_MAX - used, "%s%.*s", used > 0 ? " > " : "",
-                           WEIR_STR_ARG(key));
+    for (uint32_t i = 0; i < shape->part_count && used < SHAPE_LEN_MAX; i++) {
+        const struct weir_shape_part *part = &shape->parts[i];
+        struct weir_str absent = part->if_absent_value;
+        if (part->if_absent == WEIR_ABSENT_DENY)
+            absent = WEIR_STR("deny");
+        int len =
+            snprintf(out + used, SHAPE_LEN_MAX - used, "%s%.*s%s%.*s%s%.*s%s", i > 0 ? " > " : "",
+                     WEIR_STR_ARG(part->key), part->is_fixed ? "=" : "", WEIR_STR_ARG(part->fixed),
+                     part->if_absent != WEIR_ABSENT_DROP ? " (if absent: " : "",
+                     WEIR_STR_ARG(absent), part->if_absent != WEIR_ABSENT_DROP ? ")" : "");
         used += len > 0 ? (size_t)len : 0;
     }
-    return used > 0;
-}
-
-static json_t *shapes_of(const struct weir_domain *domain)
-{
-    const struct weir_rules *rules = domain->rules;
-    json_t *shapes = json_object(); /* a set that keeps its order */
-    char shape[SHAPE_LEN_MAX];
-    for (uint32_t i = 0; i < rules->node_count; i++)
-        if (i != domain->node && rules->nodes[i].rule != WEIR_NONE && shape_of(domain, i, shape))
-            json_object_set_new(shapes, shape, json_null());
-    return shapes;
 }
 
 void cli_explain_begin(const struct weir_domain *domain, bool as_json)
 {
-    json_t *shapes = shapes_of(domain), *list = json_array(), *none;
-    const char *shape;
+    char words[SHAPE_LEN_MAX];
+    json_t *shapes = json_array();
     if (!as_json)
         printf("domain %.*s%s\n", WEIR_STR_ARG(domain->name),
                domain->is_atomic ? ", atomic: a refused request consumes nothing" : "");
-    json_object_foreach(shapes, shape, none)
-    {
-        json_array_append_new(list, json_string(shape));
+    for (uint32_t i = 0; i < weir_shapes_count(domain); i++) {
+        shape_words(weir_shapes_at(domain, i), words);
+        json_array_append_new(shapes, json_text(weir_str_of(words)));
         if (!as_json) {
             print_label("shape");
-            printf("%s\n", shape);
+            printf("%s\n", words);
         }
     }
     if (as_json) {
         json_t *head = json_pack("{s:o, s:b, s:O}", "domain", json_text(domain->name), "atomic",
-                                 domain->is_atomic, "shapes", list);
+                                 domain->is_atomic, "shapes", shapes);
         char *text = json_dumps(head, 0);
         if (text != NULL) /* without its closing brace: the descriptors follow */
             printf("%.*s, \"descriptors\": [", (int)strlen(text) - 1, text);
         free(text);
         json_decref(head);
     }
-    json_decref(list);
     json_decref(shapes);
 }
 

@@ -44,7 +44,7 @@ static const struct cli_command *command_named(const char *name)
 /* Says why there is no such command: not yet, or not ever. */
 static enum cli_exit refuse_command(const char *name)
 {
-    const char *names[CLI_COUNT_OF(commands)];
+    const char *names[CLI_COUNT_OF(commands) + 1] = {NULL};
     for (size_t i = 0; i < CLI_COUNT_OF(comings); i++) {
         if (strcmp(comings[i].name, name) == 0) {
             cli_complain("'%s' (%s) is not in this version; it comes with a later one", name,
@@ -54,7 +54,7 @@ static enum cli_exit refuse_command(const char *name)
     }
     for (size_t i = 0; i < CLI_COUNT_OF(commands); i++)
         names[i] = commands[i]->name;
-    const char *nearest = cli_nearest(name, names, CLI_COUNT_OF(commands));
+    const char *nearest = cli_nearest(name, names);
     if (nearest != NULL)
         cli_complain("'%s' is not a command; did you mean '%s'?", name, nearest);
     else

@@ -228,14 +228,14 @@ static enum cli_exit stat_table(const struct settings *set, struct weir_table *t
 
 static enum cli_exit run(const void *settings, const struct cli_operands *operands)
 {
-    static const char *const verbs[] = {"stat", "dump", "resize"};
+    static const char *const verbs[] = {"stat", "dump", "resize", NULL};
     const char *verb = operands->at[0], *path = operands->at[1];
     struct weir_table *table;
     char why[WHY_LEN];
     if (strcmp(verb, "resize") == 0)
         return resize_table(settings, path);
     if (strcmp(verb, "stat") != 0 && strcmp(verb, "dump") != 0) {
-        const char *nearest = cli_nearest(verb, verbs, CLI_COUNT_OF(verbs));
+        const char *nearest = cli_nearest(verb, verbs);
         cli_complain("table: '%s' is not one of stat, dump, resize%s%s%s", verb,
                      nearest != NULL ? "; did you mean '" : "", nearest != NULL ? nearest : "",
                      nearest != NULL ? "'?" : "");

@@ -33,6 +33,12 @@ descriptors:
     value: "[0-9]+"
     match: regex
     rate_limit: {unit: second, requests_per_unit: 1, algorithm: leaky_bucket, burst: 4}
+  - key: generic_key
+    value: all
+    descriptors:
+      - key: user
+        if_absent: anon
+        rate_limit: {unit: second, requests_per_unit: 9}
   - key: tier
     value: gold
     shadow_mode: true
@@ -62,7 +68,7 @@ def explain_json(tmp_path, *args):
                                           "5 of 5 left"]),
     ("path=/v1/orders/7/pay", ["no limit   not at this level; the rules go on with user"]),
     ("path=/v1/orders/7/pay,tenant=x", ["at tenant=x: no rule for this entry; at this level the rules know user"]),
-    ("colour=red", ["at colour=red: no rule", "remote_address, file, path, code, tier"]),
+    ("colour=red", ["at colour=red: no rule", "remote_address, file, path, code, generic_key, tier"]),
     ("file=img1,user=x", ["the rules do not go on below this level"]),
 ])
 def test_a_descriptor_is_explained(tmp_path, descriptor, said):
@@ -75,7 +81,8 @@ def test_a_descriptor_is_explained(tmp_path, descriptor, said):
 def test_without_descriptors_the_shapes_are_shown(tmp_path):
     done = explain(tmp_path)
     assert done.returncode == DONE
-    for shape in ("remote_address", "file", "path > user", "code", "tier"):
+    for shape in ("remote_address", "file", "path > user", "code", "tier",
+                  "generic_key=all > user (if absent: anon)"):
         assert f"shape      {shape}\n" in done.stdout
 
 
