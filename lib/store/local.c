@@ -170,7 +170,8 @@ static bool again(struct weir_call *c, const struct weir_home *home, union weir_
                   union weir_u16b value)
 {
     union weir_u16b next = step_slot(c, home->fp, value);
-    if (c->op == WEIR_OP_LOOK || weir_eq16(next, value)) {
+    bool found_nothing = (c->op == WEIR_OP_RELEASE || c->op == WEIR_OP_RENEW) && !c->did;
+    if (c->op == WEIR_OP_LOOK || found_nothing || weir_eq16(next, value)) {
         /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
         return weir_eq16(weir_peek16(slot), value);
     }

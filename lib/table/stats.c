@@ -11,10 +11,12 @@ uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id)
     uint64_t start = weir_mix64(stats_id);
     for (uint64_t probe = 0; probe < count - 1; probe++) {
         uint64_t number = 1 + (start + probe) % (count - 1);
-        uint64_t seen = 0;
-        if (__atomic_compare_exchange_n(&table->stats_ids[number], &seen, stats_id, false,
-                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
-            seen == stats_id)
+        /* Read first: with more rules than numbers, most of this walk is over other rules'. */
+        uint64_t seen = __atomic_load_n(&table->stats_ids[number], __ATOMIC_ACQUIRE);
+        if (seen == 0 && __atomic_compare_exchange_n(&table->stats_ids[number], &seen, stats_id,
+                                                     false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            return (uint32_t)number;
+        if (seen == stats_id)
             return (uint32_t)number;
     }
     return 0;
