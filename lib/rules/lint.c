@@ -42,28 +42,55 @@ static void say_never(struct lint *l, const struct weir_draft_descriptor *d,
                         WEIR_STR_ARG(wide->value.len ? wide->value : wide->key), wide->at.line);
 }
 
-/* Wildcards are few at a level (WEIR_WILDCARDS_MAX), so all that a wildcard may hide is compared
- * with each: wildcards and regexes after it, and bare keys wherever they stand. */
-static void check_hidden(struct lint *l, const struct weir_draft_descriptor *first,
-                         const struct weir_draft_descriptor *wide)
+/* What of a level can hide or be hidden, in the order of the file: few, whatever else it has. */
+struct hideable {
+    const struct weir_draft_descriptor
+        *all[WEIR_WILDCARDS_MAX + WEIR_REGEXES_MAX + BARE_KEYS_LOOKED_AT];
+    uint32_t count;
+};
+
+static void gather(struct hideable *out, const struct weir_draft_descriptor *first)
 {
-    struct composite pattern, other;
-    bool is_after = false;
-    uint32_t looked_at = 0;
-    composite_of(&pattern, wide->key, wide->value);
+    uint32_t counts[WEIR_MATCH_UNSAID] = {0};
+    static const uint32_t most[WEIR_MATCH_UNSAID] = {
+        [WEIR_MATCH_EXACT] = BARE_KEYS_LOOKED_AT,
+        [WEIR_MATCH_WILDCARD] = WEIR_WILDCARDS_MAX,
+        [WEIR_MATCH_REGEX] = WEIR_REGEXES_MAX,
+    };
+    out->count = 0;
     for (const struct weir_draft_descriptor *d = first; d; d = d->next) {
         enum weir_match_kind kind = weir_compile_kind(d);
-        bool is_bare = kind == WEIR_MATCH_EXACT && d->value.len == 0;
-        bool is_pattern = kind == WEIR_MATCH_WILDCARD || kind == WEIR_MATCH_REGEX;
-        is_after = is_after || d == wide;
-        if (d == wide || (!is_bare && !(is_pattern && is_after)))
+        bool is_value = kind == WEIR_MATCH_EXACT && d->value.len > 0;
+        if (!is_value && counts[kind] < most[kind]) {
+            counts[kind]++;
+            out->all[out->count++] = d;
+        }
+    }
+}
+
+/* A wildcard hides wildcards and regexes after it, and bare keys wherever they stand. */
+static void check_hidden(struct lint *l, const struct hideable *level, uint32_t wide)
+{
+    struct composite pattern, other;
+    composite_of(&pattern, level->all[wide]->key, level->all[wide]->value);
+    for (uint32_t i = 0; i < level->count; i++) {
+        const struct weir_draft_descriptor *d = level->all[i];
+        enum weir_match_kind kind = weir_compile_kind(d);
+        if (i == wide || (i < wide && kind != WEIR_MATCH_EXACT))
             continue;
-        if (++looked_at > WEIR_WILDCARDS_MAX + WEIR_REGEXES_MAX + BARE_KEYS_LOOKED_AT)
-            return;
         composite_of(&other, d->key, kind == WEIR_MATCH_WILDCARD ? d->value : WEIR_STR("*"));
         if (weir_glob_covers(pattern.text, other.text))
-            say_never(l, d, wide);
+            say_never(l, d, level->all[wide]);
     }
+}
+
+static void check_patterns(struct lint *l, const struct weir_draft_descriptor *first)
+{
+    struct hideable level;
+    gather(&level, first);
+    for (uint32_t i = 0; i < level.count; i++)
+        if (weir_compile_kind(level.all[i]) == WEIR_MATCH_WILDCARD)
+            check_hidden(l, &level, i);
 }
 
 /* A value with a limit and nothing below it, beside a bare key with rules below: a longer request
@@ -146,10 +173,9 @@ static void check_flags(struct lint *l, const struct weir_draft_descriptor *d)
 /* Recursion is as deep as descriptors are, WEIR_ENTRIES_MAX. */
 static void lint_level(struct lint *l, const struct weir_draft_descriptor *first)
 {
-    uint32_t wildcards = 0, bares = 0;
+    uint32_t bares = 0;
+    check_patterns(l, first);
     for (const struct weir_draft_descriptor *d = first; d; d = d->next) {
-        if (weir_compile_kind(d) == WEIR_MATCH_WILDCARD && wildcards++ < WEIR_WILDCARDS_MAX)
-            check_hidden(l, first, d);
         if (d->value.len == 0 && d->children && bares++ < BARE_KEYS_LOOKED_AT)
             check_dead_end(l, first, d);
         check_user_id(l, d);

@@ -85,21 +85,23 @@ static void parse_pairs(struct weir_parser *p, enum weir_where place, const stru
     }
 }
 
-/* The earlier of several maps wins, so they are applied from the last one on.  They are few:
- * walking to the n-th each time is cheaper than remembering them. */
+/* The earlier of several maps wins, so they are applied from the last one on. */
 static void merge_list(struct weir_parser *p, enum weir_where place, const struct weir_yaml *list)
 {
-    const struct weir_yaml *done = NULL;
-    while (list->first != done) {
-        const struct weir_yaml *item = list->first;
-        while (item->next != done)
-            item = item->next;
-        done = item;
-        const struct weir_yaml *map = weir_yaml_follow(item);
+    size_t count = 0;
+    for (const struct weir_yaml *item = list->first; item; item = item->next)
+        count++;
+    const struct weir_yaml **items = WEIR_ARENA_ARRAY(p->arena, count, const struct weir_yaml *);
+    if (!items)
+        return;
+    for (const struct weir_yaml *item = list->first; item; item = item->next)
+        *items++ = weir_yaml_follow(item);
+    while (count-- > 0) {
+        const struct weir_yaml *map = *--items;
         if (map->kind == WEIR_YAML_MAP)
             parse_pairs(p, place, map);
         else
-            weir_report_error(p->report, weir_parse_mark(p, item),
+            weir_report_error(p->report, weir_parse_mark(p, map),
                               "a merge key '<<' needs a mapping, or a list of mappings");
     }
 }
