@@ -115,7 +115,7 @@ static void print_json(const struct bench_ground *g, const struct result *r)
                         json_real((double)g->table_bytes / (double)g->plan.keys));
     json_object_set_new(root, "load", json_real((double)r->stats.slots_live / (double)g->slots));
     json_object_set_new(root, "evictions", json_integer((json_int_t)r->stats.evictions));
-    json_dumpf(root, stdout, JSON_REAL_PRECISION(6));
+    json_dumpf(root, stdout, JSON_REAL_PRECISION(9));
     printf("\n");
     json_decref(root);
 }
