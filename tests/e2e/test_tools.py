@@ -113,9 +113,13 @@ def test_long_files_and_lines_are_found(tmp_path):
     ("1..3\nok 1 - a\n", "", (1, 2, "stopped before the end")),
     ("1..1\nok 1 - a\n", "exit status 23", (1, 1, "exit status 23")),
     ("1..1\nok 1 - a\n1..1\nok 1 - b\n", "", (2, 0, "")),
+    ("1..11\n" + "ok 1 - a\n" * 9 + "not ok 10 # SKIP b\nok 11 # SKIP c\n", "", (9, 0, "")),
+    ("1..1\nnot ok 1 # SKIP a\n", "", (0, 0, "")),
+    ("1..3\nok 1 - a\nnot ok 2 # SKIP b\n", "", (1, 1, "stopped before the end")),
     ("no words at all\n", "", (1, 0, "")),
     ("", "killed by SIGABRT", (0, 1, "killed by SIGABRT")),
     ("....\n4 passed in 0.11s\n", "", (4, 0, "")),
+    ("3 skipped in 0.11s\n", "", (0, 0, "")),
     ("1 failed, 2 passed, 1 skipped in 0.11s\n", "exit status 1", (2, 1, "exit status 1")),
     ("2 passed, 1 warning, 2 errors in 61.11s (0:01:01)\n", "exit status 1", (2, 2, "exit status 1")),
 ])
