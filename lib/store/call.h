@@ -59,7 +59,8 @@ static inline bool weir_limit_is_wide(const struct weir_limit *limit)
     if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG)
         return true;
     return limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER &&
-           (limit->buckets > 1 || limit->requests > WEIR_SLIDE_INLINE_MAX);
+           (limit->buckets > 1 || limit->requests > WEIR_SLIDE_INLINE_MAX ||
+            limit->count_rejected); /* refused hits are not bounded by L */
 }
 
 #endif

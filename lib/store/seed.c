@@ -8,14 +8,18 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A process whose clock was read a moment later may have counted in the next window already; whoever
- * comes then counts there, as it would have if the key had stayed. */
-static uint64_t window_now(const struct weir_call *c, uint64_t fp)
+static uint64_t most(uint64_t a, uint64_t b)
 {
-    uint64_t index = c->now_ns / c->limit->window_ns;
-    uint64_t ahead =
-        weir_spilled_window(c->table, fp, c->limit->window_class, index + 1, c->now_ns);
-    return ahead > 0 ? index + 1 : index;
+    return a > b ? a : b;
+}
+
+/* A process whose clock was read a moment later may have counted in the next window already.  So near
+ * the end of a window what was charged to the next one counts, too; elsewhere nobody can have been there, and what
+ * its cells say is other keys'. */
+static bool is_near_end(const struct weir_call *c, uint64_t window_ns)
+{
+    uint64_t left_ns = window_ns - c->now_ns % window_ns;
+    return left_ns <= WEIR_CLOCK_LAG_S * WEIR_NS_PER_S;
 }
 
 static uint64_t spilled(const struct weir_call *c, uint64_t fp, uint64_t index)
@@ -23,32 +27,41 @@ static uint64_t spilled(const struct weir_call *c, uint64_t fp, uint64_t index)
     return weir_spilled_window(c->table, fp, c->limit->window_class, index, c->now_ns);
 }
 
-/* For states that are charged with all they hold to the class window that they were last seen in. */
-static uint64_t spilled_lately(const struct weir_call *c, uint64_t fp, uint64_t index)
+static uint64_t spilled_ahead(const struct weir_call *c, uint64_t fp, uint64_t window_ns)
 {
+    return is_near_end(c, window_ns) ? spilled(c, fp, c->now_ns / window_ns + 1) : 0;
+}
+
+/* For states that are charged with all they hold to the class window that they were last seen in. */
+static uint64_t spilled_lately(const struct weir_call *c, uint64_t fp, uint64_t window_ns)
+{
+    uint64_t index = c->now_ns / window_ns;
     uint64_t now = spilled(c, fp, index);
     uint64_t before = index > 0 ? spilled(c, fp, index - 1) : 0;
-    return now > before ? now : before;
+    return most(most(now, before), spilled_ahead(c, fp, window_ns));
 }
 
 static union weir_u16b seed_tick(const struct weir_call *c, uint64_t fp)
 {
     const struct weir_limit *limit = c->limit;
     uint64_t tick = c->now_ns / limit->window_ns;
-    uint64_t index = tick >> limit->window_shift;
+    uint64_t class_ns = limit->window_ns << limit->window_shift;
     /* Shift 0: one tick refills everything, so only what was used in this tick matters. */
-    uint64_t used =
-        limit->window_shift == 0 ? spilled(c, fp, index) : spilled_lately(c, fp, index);
+    uint64_t used = limit->window_shift == 0
+                        ? most(spilled(c, fp, tick), spilled_ahead(c, fp, class_ns))
+                        : spilled_lately(c, fp, class_ns);
+    if (used > 0 && is_near_end(c, limit->window_ns))
+        tick++; /* it may have had the next refill already */
     return weir_slot_pack(fp, WEIR_KIND_TICK, limit->window_class, tick,
                           (uint64_t)limit->window_shift << 32 | least(used, UINT32_MAX));
 }
 
 static union weir_u16b seed_leases(const struct weir_call *c, uint64_t fp)
 {
-    uint64_t window_ns = c->limit->window_ns;
-    uint64_t held = spilled_lately(c, fp, c->now_ns / (2 * window_ns));
-    return weir_slot_pack(fp, WEIR_KIND_LEASES, c->limit->window_class,
-                          c->now_ns / (window_ns / 2) + 3,
+    uint64_t window_ns = c->limit->window_ns, grid_ns = window_ns / 2;
+    uint64_t held = spilled_lately(c, fp, 2 * window_ns);
+    uint64_t deadline = c->now_ns / grid_ns + 3 + is_near_end(c, grid_ns);
+    return weir_slot_pack(fp, WEIR_KIND_LEASES, c->limit->window_class, deadline,
                           least(held, WEIR_CONCURRENCY_LIMIT_MAX));
 }
 
@@ -73,12 +86,17 @@ union weir_u16b weir_seed_slot(const struct weir_call *c, uint64_t fp)
         return seed_tick(c, fp);
     if (limit->algorithm == WEIR_CONCURRENCY)
         return seed_leases(c, fp);
-    uint64_t index = window_now(c, fp);
-    uint64_t current = spilled(c, fp, index);
-    if (limit->algorithm == WEIR_FIXED_WINDOW)
-        return weir_slot_pack(fp, WEIR_KIND_WINDOW, limit->window_class, index,
-                              least(current, WEIR_BODY_MAX));
+    uint64_t index = c->now_ns / limit->window_ns;
+    uint64_t current = spilled(c, fp, index), ahead = spilled_ahead(c, fp, limit->window_ns);
     uint64_t previous = index > 0 ? spilled(c, fp, index - 1) : 0;
+    if (ahead > 0) {
+        index++;
+        previous = current;
+        current = ahead;
+    }
+    if (limit->algorithm == WEIR_FIXED_WINDOW) /* ahead or not: this window's count still holds */
+        return weir_slot_pack(fp, WEIR_KIND_WINDOW, limit->window_class, index,
+                              least(ahead > 0 ? most(previous, current) : current, WEIR_BODY_MAX));
     return weir_slot_pack(fp, WEIR_KIND_SLIDE, limit->window_class, index,
                           least(previous, WEIR_SLIDE_INLINE_MAX) << 21 |
                               least(current, WEIR_SLIDE_INLINE_MAX));
@@ -92,13 +110,11 @@ struct weir_seed_counts weir_seed_wide(const struct weir_call *c, uint64_t fp)
         return counts;
     uint64_t index = c->now_ns / limit->window_ns;
     if (limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER && limit->buckets == 1) {
-        counts.current = spilled(c, fp, index);
+        /* What is ahead counts here already: there is no index to say otherwise. */
+        counts.current = most(spilled(c, fp, index), spilled_ahead(c, fp, limit->window_ns));
         counts.previous = index > 0 ? spilled(c, fp, index - 1) : 0;
     } else {
-        counts.current = spilled_lately(c, fp, index);
-        uint64_t ahead = spilled(c, fp, index + 1);
-        if (ahead > counts.current)
-            counts.current = ahead;
+        counts.current = spilled_lately(c, fp, limit->window_ns);
     }
     return counts;
 }

@@ -49,7 +49,7 @@ static union weir_u16b step_log(struct weir_call *c, const struct wide *w, union
         weir_sliding_log_give(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
     else
         weir_sliding_log_take(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
-    return weir_wide_pack_log(&log, control.lo >> 62);
+    return weir_wide_pack_log(&log, control.lo >> 63);
 }
 
 static union weir_u16b step_sub(struct weir_call *c, const struct wide *w, union weir_u16b control)
@@ -133,7 +133,7 @@ static union weir_u16b first_control(struct weir_call *c, const struct wide *w, 
                                .head = (uint32_t)(nonce % w->capacity),
                                .len = run,
                                .run = run};
-        return weir_wide_pack_log(&log, nonce >> 62);
+        return weir_wide_pack_log(&log, nonce >> 63);
     }
     struct weir_slide slide = {.index = c->now_ns / c->limit->window_ns,
                                .previous = seed.previous & WEIR_WIDE_COUNT_MAX,
@@ -252,7 +252,7 @@ static void copy_state(const struct wide *from, union weir_u16b frozen, struct w
         log.len = len;
         log.head = len % to->capacity;
         log.run = 0; /* all of it is in the cells */
-        control = weir_wide_pack_log(&log, frozen.lo >> 62);
+        control = weir_wide_pack_log(&log, frozen.lo >> 63);
     } else if (from->ref.flavour == WEIR_WIDE_SUB) {
         for (uint32_t i = 0; i <= from->ref.buckets; i++)
             __atomic_store_n(&to->extent->cells[i],

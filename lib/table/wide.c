@@ -3,14 +3,14 @@
 
 #include "table/spill.h"
 
-#define LAST_MASK ((UINT64_C(1) << 62) - 1)
+#define LAST_MASK ((UINT64_C(1) << 63) - 1)
 #define BITS_20 ((UINT64_C(1) << 20) - 1)
 #define BITS_21 ((UINT64_C(1) << 21) - 1)
 
 union weir_u16b weir_wide_pack_log(const struct weir_log *log, uint64_t nonce)
 {
     return (union weir_u16b){
-        .lo = nonce << 62 | (log->last_ns & LAST_MASK),
+        .lo = nonce << 63 | (log->last_ns & LAST_MASK),
         .hi = (uint64_t)log->head << 42 | (uint64_t)log->len << 21 | log->run,
     };
 }
