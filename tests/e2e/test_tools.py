@@ -119,6 +119,7 @@ def test_long_files_and_lines_are_found(tmp_path):
     ("no words at all\n", "", (1, 0, "")),
     ("", "killed by SIGABRT", (0, 1, "killed by SIGABRT")),
     ("....\n4 passed in 0.11s\n", "", (4, 0, "")),
+    ("1..1\n100000 rules in 0.5s\nok 1 - a\n", "", (1, 0, "")),
     ("3 skipped in 0.11s\n", "", (0, 0, "")),
     ("1 failed, 2 passed, 1 skipped in 0.11s\n", "exit status 1", (2, 1, "exit status 1")),
     ("2 passed, 1 warning, 2 errors in 61.11s (0:01:01)\n", "exit status 1", (2, 2, "exit status 1")),
