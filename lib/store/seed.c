@@ -24,7 +24,11 @@ static bool is_near_end(const struct weir_call *c, uint64_t window_ns)
 
 static uint64_t spilled(const struct weir_call *c, uint64_t fp, uint64_t index)
 {
-    return weir_spilled_window(c->table, fp, c->limit->window_class, index, c->now_ns);
+    struct weir_spill_name name = {.fp = fp,
+                                   .index = index,
+                                   .class = c->limit->window_class,
+                                   .lasts = c->limit->algorithm == WEIR_FIXED_WINDOW ? 1 : 2};
+    return weir_spilled_window(c->table, name, c->now_ns);
 }
 
 static uint64_t spilled_ahead(const struct weir_call *c, uint64_t fp, uint64_t window_ns)

@@ -3,8 +3,10 @@
 
 #include "algo/limit.h"
 
-#define COUNT_BITS 30
+#define COUNT_BITS 29
 #define COUNT_MAX ((UINT64_C(1) << COUNT_BITS) - 1)
+#define MIXED (UINT64_C(1) << COUNT_BITS)
+#define UNTIL_SHIFT (COUNT_BITS + 1)
 
 /* Decades of 16 from 2^24 ns (17 ms) to 2^60 ns: a debt of less than 2^(24 + 4d) ns is in decade d. */
 #define DECADES 10u
@@ -43,9 +45,9 @@ static uint64_t *cell_of(const struct region *region, uint32_t row, uint64_t has
     return &region->cells[row * region->row_cells + at];
 }
 
-static uint64_t window_hash(uint64_t fp, uint32_t class, uint64_t index)
+static uint64_t window_hash(struct weir_spill_name name)
 {
-    return weir_mix64(fp ^ weir_mix64(index << 6 | class));
+    return weir_mix64(name.fp ^ weir_mix64(name.index << 6 | name.class));
 }
 
 static uint64_t tat_hash(uint64_t fp, uint32_t decade)
@@ -57,57 +59,64 @@ static uint64_t tat_hash(uint64_t fp, uint32_t decade)
 static void raise_to(uint64_t *at, uint64_t value)
 {
     uint64_t seen = __atomic_load_n(at, __ATOMIC_RELAXED);
-    while (seen < value && !__atomic_compare_exchange_n(at, &seen, value, true, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED))
+    while (seen < value &&
+           !__atomic_compare_exchange_n(at, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
 
-/* A cell keeps the later end and the greater count; one that has expired starts anew.  Expired means for
- * longer than any process's clock lags behind another's. */
+/* A cell keeps the later end and the greater count, and whether it was charged with different ends; one that
+ * has expired starts anew.  Expired means for longer than any process's clock lags behind another's. */
 static void raise_window_cell(uint64_t *at, uint64_t count, uint64_t until_s, uint64_t now_s)
 {
     uint64_t seen = __atomic_load_n(at, __ATOMIC_RELAXED);
     uint64_t value;
     do {
-        uint64_t seen_until = seen >> COUNT_BITS, seen_count = seen & COUNT_MAX;
+        uint64_t seen_until = seen >> UNTIL_SHIFT, seen_count = seen & COUNT_MAX;
         bool has_expired = seen_until + WEIR_CLOCK_LAG_S < now_s;
         uint64_t until = !has_expired && seen_until > until_s ? seen_until : until_s;
         uint64_t most = !has_expired && seen_count > count ? seen_count : count;
-        value = until << COUNT_BITS | most;
+        uint64_t mixed = has_expired ? 0 : seen_until != until_s ? MIXED : seen & MIXED;
+        value = until << UNTIL_SHIFT | mixed | most;
         if (value == seen)
             return;
-    } while (!__atomic_compare_exchange_n(at, &seen, value, true, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
+    } while (
+        !__atomic_compare_exchange_n(at, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 }
 
-void weir_spill_window(struct weir_table *table, uint64_t fp, uint32_t class, uint64_t index,
-                       uint64_t count, uint64_t until_s, uint64_t now_ns)
+static uint64_t until_of(const struct weir_table *table, struct weir_spill_name name)
+{
+    return (name.index + name.lasts) * weir_class_window_s(table, name.class);
+}
+
+void weir_spill_window(struct weir_table *table, struct weir_spill_name name, uint64_t count,
+                       uint64_t now_ns)
 {
     if (count == 0)
         return;
     if (count > COUNT_MAX)
         count = COUNT_MAX;
-    struct region region = window_region(table, class);
-    uint64_t hash = window_hash(fp, class, index);
+    struct region region = window_region(table, name.class);
+    uint64_t hash = window_hash(name), until_s = until_of(table, name);
     for (uint32_t row = 0; row < WEIR_SKETCH_ROWS; row++)
         raise_window_cell(cell_of(&region, row, hash), count, until_s, now_ns / WEIR_NS_PER_S);
-    raise_to(&table->header->sketch_until_ns[class % table->header->window_regions],
+    raise_to(&table->header->sketch_until_ns[name.class % table->header->window_regions],
              until_s * WEIR_NS_PER_S);
 }
 
-uint64_t weir_spilled_window(const struct weir_table *table, uint64_t fp, uint32_t class,
-                             uint64_t index, uint64_t now_ns)
+uint64_t weir_spilled_window(const struct weir_table *table, struct weir_spill_name name,
+                             uint64_t now_ns)
 {
-    if (!weir_spill_has_window(table, class, now_ns))
+    if (!weir_spill_has_window(table, name.class, now_ns))
         return 0;
-    uint64_t ends_s = (index + 1) * weir_class_window_s(table, class);
-    struct region region = window_region(table, class);
-    uint64_t hash = window_hash(fp, class, index);
+    struct region region = window_region(table, name.class);
+    uint64_t hash = window_hash(name), until_s = until_of(table, name);
     uint64_t least = UINT64_MAX;
     for (uint32_t row = 0; row < WEIR_SKETCH_ROWS; row++) {
         uint64_t cell = __atomic_load_n(cell_of(&region, row, hash), __ATOMIC_RELAXED);
-        /* Whatever was charged to this window holds at least until its end. */
-        uint64_t count = cell >> COUNT_BITS >= ends_s ? cell & COUNT_MAX : 0;
+        uint64_t until = cell >> UNTIL_SHIFT;
+        /* Had this window been charged to it, the cell would last as long, or be mixed. */
+        bool may_hold = until == until_s || (until > until_s && cell & MIXED);
+        uint64_t count = may_hold ? cell & COUNT_MAX : 0;
         if (count < least)
             least = count;
     }
@@ -149,7 +158,8 @@ uint64_t weir_spilled_tat(const struct weir_table *table, uint64_t fp, uint64_t 
         return 0;
     struct region region = bucket_region(table);
     uint64_t latest = 0;
-    uint32_t last = decade_of(cap_ns);
+    /* Who charged it may have read its clock before the bucket was used: the debt then looked longer. */
+    uint32_t last = decade_of(cap_ns + WEIR_CLOCK_LAG_S * WEIR_NS_PER_S);
     for (uint32_t decade = 0; decade <= last; decade++) {
         uint64_t hash = tat_hash(fp, decade);
         uint64_t least = UINT64_MAX;
@@ -168,55 +178,48 @@ uint64_t weir_spilled_tat(const struct weir_table *table, uint64_t fp, uint64_t 
     return latest > now_ns + cap_ns ? now_ns + cap_ns : latest;
 }
 
-static void spill_tick(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)
+/* What a slot is charged under: the window of its class that it names, and how long that counts. */
+static struct weir_spill_name name_of(union weir_u16b slot, uint64_t index, uint32_t lasts)
 {
-    uint32_t class = weir_slot_class(slot);
-    uint64_t body = weir_slot_body(slot);
-    uint64_t index = weir_slot_index(slot) >> (body >> 32 & 63);
-    weir_spill_window(table, weir_slot_fp(slot), class, index, body & UINT32_MAX,
-                      (index + 2) * weir_class_window_s(table, class), now_ns);
+    return (struct weir_spill_name){
+        .fp = weir_slot_fp(slot), .index = index, .class = weir_slot_class(slot), .lasts = lasts};
 }
 
 static void spill_leases(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)
 {
-    uint32_t class = weir_slot_class(slot);
-    uint64_t window_s = weir_class_window_s(table, class);
+    uint64_t window_s = weir_class_window_s(table, weir_slot_class(slot));
     uint64_t body = weir_slot_body(slot);
     uint64_t held = (body & 0x3fff) + (body >> 14 & 0x3fff) + (body >> 28);
     if (window_s == 0)
         return;
     uint64_t index = now_ns / WEIR_NS_PER_S / window_s;
-    weir_spill_window(table, weir_slot_fp(slot), class, index, held, (index + 2) * window_s,
-                      now_ns);
+    weir_spill_window(table, name_of(slot, index, 2), held, now_ns);
 }
 
 static void spill_slide(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)
 {
-    uint64_t fp = weir_slot_fp(slot), index = weir_slot_index(slot), body = weir_slot_body(slot);
-    uint32_t class = weir_slot_class(slot);
-    uint64_t until_s = (index + 2) * weir_class_window_s(table, class);
-    weir_spill_window(table, fp, class, index, body & WEIR_SLIDE_INLINE_MAX, until_s, now_ns);
+    uint64_t index = weir_slot_index(slot), body = weir_slot_body(slot);
+    weir_spill_window(table, name_of(slot, index, 2), body & WEIR_SLIDE_INLINE_MAX, now_ns);
     if (index > 0)
-        weir_spill_window(table, fp, class, index - 1, body >> 21, until_s, now_ns);
+        weir_spill_window(table, name_of(slot, index - 1, 2), body >> 21, now_ns);
 }
 
 void weir_spill_slot(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)
 {
-    uint64_t fp = weir_slot_fp(slot), index = weir_slot_index(slot);
-    uint32_t class = weir_slot_class(slot);
+    uint64_t index = weir_slot_index(slot), body = weir_slot_body(slot);
     switch (weir_slot_kind(slot)) {
     case WEIR_KIND_TAT:
-        weir_spill_tat(table, fp, slot.lo + (weir_slot_tat_num(slot) != 0), now_ns);
+        weir_spill_tat(table, weir_slot_fp(slot), slot.lo + (weir_slot_tat_num(slot) != 0), now_ns);
         return;
     case WEIR_KIND_WINDOW:
-        weir_spill_window(table, fp, class, index, weir_slot_body(slot),
-                          (index + 1) * weir_class_window_s(table, class), now_ns);
+        weir_spill_window(table, name_of(slot, index, 1), body, now_ns);
         return;
     case WEIR_KIND_SLIDE:
         spill_slide(table, slot, now_ns);
         return;
     case WEIR_KIND_TICK:
-        spill_tick(table, slot, now_ns);
+        weir_spill_window(table, name_of(slot, index >> (body >> 32 & 63), 2), body & UINT32_MAX,
+                          now_ns);
         return;
     case WEIR_KIND_LEASES:
         spill_leases(table, slot, now_ns);

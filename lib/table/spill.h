@@ -8,8 +8,10 @@
  * between reading and raising.  Here nobody does: a key lives either in its slot or in the sketch, its
  * cells are raised before its slot is given away, and read after its new slot is claimed.)
  *
- * Windows: cell = until (seconds, 34 bits) << 30 | count (30 bits), found by hashing the key's fingerprint with the
- * window's class and number, so that each window of a key has cells of its own and old ones just expire.
+ * Windows: cell = until (seconds, 34 bits) << 30 | mixed (1 bit) | count (29 bits), found by hashing the key's
+ * fingerprint with the window's class and number, so that each window of a key has cells of its own and old ones
+ * just expire.  Mixed: charges with different ends met there.  A cell that is not, and ends at another time than a
+ * window, holds nothing of that window: so a flood of this window's keys says nothing about the window before.
  * Buckets: cell = the instant when the bucket is full again, found by fingerprint and the decade (of 16) of how far that
  * was off; a reader knows the bounds of the decade, so a neighbour's longer debt does not become its own.
  *
@@ -24,12 +26,20 @@
 /* No process's reading of the clock is older than this when it is used. */
 #define WEIR_CLOCK_LAG_S 2u
 
-/* Raises the cells of window (class, index) of a key to count; they hold until then. */
-void weir_spill_window(struct weir_table *table, uint64_t fp, uint32_t class, uint64_t index,
-                       uint64_t count, uint64_t until_s, uint64_t now_ns);
-/* What window (class, index) of a key may have used: 0 if it never left. */
-uint64_t weir_spilled_window(const struct weir_table *table, uint64_t fp, uint32_t class,
-                             uint64_t index, uint64_t now_ns);
+/* One window of a key. */
+struct weir_spill_name {
+    uint64_t fp;
+    uint64_t index; /* the window's number */
+    uint32_t class; /* the number of its length */
+    uint32_t lasts; /* it counts until the end of window index + lasts - 1 */
+};
+
+/* Raises the cells of a window to count. */
+void weir_spill_window(struct weir_table *table, struct weir_spill_name name, uint64_t count,
+                       uint64_t now_ns);
+/* What the window may have used: 0 if it never left. */
+uint64_t weir_spilled_window(const struct weir_table *table, struct weir_spill_name name,
+                             uint64_t now_ns);
 
 void weir_spill_tat(struct weir_table *table, uint64_t fp, uint64_t tat_ns, uint64_t now_ns);
 /* The latest instant that a key's bucket may be full again, at most cap_ns from now; 0 if it never left. */

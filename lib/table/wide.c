@@ -135,18 +135,22 @@ void weir_wide_charge(struct weir_table *to, const struct weir_table *from, unio
                       const struct weir_extent *extent, union weir_u16b control, uint64_t now_ns)
 {
     struct weir_wide_ref ref = weir_wide_unpack_ref(weir_slot_body(slot));
-    uint64_t fp = weir_slot_fp(slot), index = weir_slot_index(slot);
-    uint32_t class = weir_slot_class(slot), capacity = weir_extent_capacity(from, ref.unit);
-    uint64_t window_s = weir_class_window_s(from, class);
+    struct weir_spill_name name = {.fp = weir_slot_fp(slot),
+                                   .index = weir_slot_index(slot),
+                                   .class = weir_slot_class(slot),
+                                   .lasts = 2};
+    uint32_t capacity = weir_extent_capacity(from, ref.unit);
+    uint64_t window_s = weir_class_window_s(from, name.class);
     struct weir_limit limit = {.window_ns = window_s * WEIR_NS_PER_S, .buckets = ref.buckets};
-    if (window_s == 0)
+    /* A damaged list of windows must not be divided by. */
+    if (window_s == 0 || window_s > WEIR_WINDOW_S_MAX)
         return;
     if (ref.flavour == WEIR_WIDE_SLIDE) {
         struct weir_slide slide = weir_wide_unpack_slide(control);
-        uint64_t until_s = (slide.index + 2) * window_s;
-        weir_spill_window(to, fp, class, slide.index, slide.current, until_s, now_ns);
-        if (slide.index > 0)
-            weir_spill_window(to, fp, class, slide.index - 1, slide.previous, until_s, now_ns);
+        name.index = slide.index;
+        weir_spill_window(to, name, slide.current, now_ns);
+        if (name.index-- > 0)
+            weir_spill_window(to, name, slide.previous, now_ns);
         return;
     }
     uint64_t count = 0;
@@ -160,7 +164,7 @@ void weir_wide_charge(struct weir_table *to, const struct weir_table *from, unio
     }
     /* One count for the window that the slot is dated in: whoever comes back reads that window and
      * the one before. */
-    weir_spill_window(to, fp, class, index, count, (index + 2) * window_s, now_ns);
+    weir_spill_window(to, name, count, now_ns);
 }
 
 bool weir_wide_evict(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)
