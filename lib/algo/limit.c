@@ -95,7 +95,7 @@ static int check_sub_windows(const struct weir_limit_spec *spec, const struct co
     if (spec->buckets > WEIR_BUCKETS_MAX)
         return refuse(to, "%" PRIu32 " buckets are more than %d", spec->buckets, WEIR_BUCKETS_MAX);
     if (spec->window_s * WEIR_NS_PER_S % spec->buckets != 0)
-        return refuse(to, "%" PRIu32 " buckets do not divide a window of %s into whole nanoseconds",
+        return refuse(to, "%" PRIu32 " buckets per %s are not whole nanoseconds long",
                       spec->buckets, window_words(spec->window_s, words, sizeof(words)));
     if (spec->requests_per_unit > INT32_MAX)
         return refuse(to, "%" PRIu32 " requests are more than %d, the most that buckets can count",
