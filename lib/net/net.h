@@ -1,0 +1,126 @@
+/* net.h - loops, listeners and connections: moves bytes, knows no protocol.
+ *
+ *                      accept            bytes in                       bytes out
+ *     weir_listener ------------> conn ------------> protocol->feed() --------------> one write a turn
+ *                                  ^                      |
+ *                                  |     weir_conn_send() v
+ *                                  +------ output buffer (bounded)
+ *
+ * One loop a thread, nothing shared between loops but a counter of connections.  The clock is read once for each
+ * turn of a loop; all that a turn produced for a connection leaves in one write.  A protocol is a table of functions
+ * without I/O: it is fed bytes and sends bytes.  TLS is between the socket and the protocol, which does not notice.
+ *
+ * Everything that can grow has a maximum, chosen when the listener is made; what goes beyond is closed with a
+ * log line, and nobody else notices.
+ *
+ * Threads: a connection belongs to its loop's thread.  weir_loop_stop() and weir_loop_post() may be called from any.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_NET_NET_H
+#define WEIR_NET_NET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weir/weir.h>
+
+struct weir_loop;
+struct weir_listener;
+struct weir_conn;
+struct weir_tls;
+
+/* What a connection speaks.  All functions run in the loop's thread. */
+struct weir_protocol {
+    const char *name;
+    /* A connection has come; *state is the protocol's.  0, or negative: refuse it. */
+    int (*open)(void **state, void *ctx, struct weir_conn *conn);
+    /* Bytes have come.  All of them are consumed.  0: go on; negative: send what is queued, then close. */
+    int (*feed)(void *state, const uint8_t *bytes, size_t len);
+    /* The end of a turn in which the connection was fed or woken: the last chance to send.  May be NULL. */
+    int (*turn)(void *state);
+    /* The service is going down: finish what is open, refuse what is new.  May be NULL. */
+    void (*drain)(void *state);
+    /* The connection is gone.  Nothing may be sent any more. */
+    void (*close)(void *state);
+};
+
+struct weir_net_limits {
+    uint32_t connections_max; /* of the listener, over all loops; 0: 65536 */
+    uint32_t output_max;      /* bytes queued on one connection; 0: 4 MiB */
+    uint32_t idle_ms;         /* no byte in either direction for so long: closed; 0: 5 min */
+    uint32_t first_ms;        /* from accept until the protocol calls weir_conn_alive(); 0: 10 s */
+};
+
+/* Where to listen: HOST:PORT, :PORT, [IPv6]:PORT, unix:PATH. */
+struct weir_listen_options {
+    const char *address;
+    const struct weir_protocol *protocol;
+    void *protocol_ctx;
+    struct weir_tls *tls; /* NULL: plain */
+    struct weir_net_limits limits;
+};
+
+/* ---- loops ---- */
+
+WEIR_MUST_CHECK int weir_loop_new(struct weir_loop **out);
+void weir_loop_free(struct weir_loop *loop); /* after weir_loop_run() has returned */
+/* Runs until stopped.  Every turn begins with read_clock(clock_ctx), whose result weir_loop_now() gives. */
+void weir_loop_run(struct weir_loop *loop, uint64_t (*read_clock)(void *ctx), void *clock_ctx);
+uint64_t weir_loop_now(const struct weir_loop *loop);
+/* From any thread: run fn(ctx) in the loop's thread, soon. */
+void weir_loop_post(struct weir_loop *loop, void (*fn)(void *ctx), void *ctx);
+/* From any thread: close listeners, drain connections for at most grace_ms, then return from run. */
+void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms);
+
+/* A timer of the loop: calls fn every period_ms (first after it).  Freed with the loop. */
+struct weir_loop_timer;
+WEIR_MUST_CHECK int weir_loop_every(struct weir_loop *loop, struct weir_loop_timer **out,
+                                    uint32_t period_ms, void (*fn)(void *ctx), void *ctx);
+
+/* ---- listeners ---- */
+
+/* Listens on behalf of several loops: one accepts and hands each connection to the least loaded.  why[] says in
+ * words what is wrong (`127.0.0.1:8081: address already in use`). */
+WEIR_MUST_CHECK int weir_listener_new(struct weir_listener **out, struct weir_loop **loops,
+                                      uint32_t loop_count,
+                                      const struct weir_listen_options *options, char *why,
+                                      size_t why_len);
+/* The address that it really listens on (port 0 is filled in), as HOST:PORT or unix:PATH. */
+const char *weir_listener_address(const struct weir_listener *listener);
+void weir_listener_free(struct weir_listener *listener); /* after its loops have stopped */
+
+struct weir_listener_stats {
+    uint64_t accepted, open, refused, timed_out, overflowed;
+};
+void weir_listener_stats(const struct weir_listener *listener, struct weir_listener_stats *out);
+
+/* ---- connections, as their protocol sees them ---- */
+
+/* Queues bytes.  They leave at the end of the turn.  Over output_max the connection is closed. */
+void weir_conn_send(struct weir_conn *conn, const void *bytes, size_t len);
+/* How many bytes are queued: a protocol that sees many stops reading requests. */
+size_t weir_conn_queued(const struct weir_conn *conn);
+/* The peer has said something sensible: from now on only the idle timeout counts. */
+void weir_conn_alive(struct weir_conn *conn);
+/* Ask for another turn() even if no byte comes (answers that were delayed by a timer). */
+void weir_conn_wake(struct weir_conn *conn);
+/* Close once everything queued has left. */
+void weir_conn_finish(struct weir_conn *conn);
+struct weir_loop *weir_conn_loop(const struct weir_conn *conn);
+/* The peer's address as text without port ("127.0.0.1", "2001:db8::1", "unix"). */
+const char *weir_conn_peer(const struct weir_conn *conn);
+
+/* ---- TLS ---- */
+
+struct weir_tls_options {
+    const char *cert_path, *key_path;
+    const char *client_ca_path; /* not NULL: a client certificate is required (mTLS) */
+    const char *client_san;     /* not NULL: and must bear this DNS name */
+    bool offer_h2;              /* ALPN h2 */
+};
+WEIR_MUST_CHECK int weir_tls_new(struct weir_tls **out, const struct weir_tls_options *options,
+                                 char *why, size_t why_len);
+/* Reads the files again; on failure the old certificates stay. */
+WEIR_MUST_CHECK int weir_tls_reload(struct weir_tls *tls, char *why, size_t why_len);
+void weir_tls_free(struct weir_tls *tls);
+
+#endif
