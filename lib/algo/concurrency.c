@@ -11,18 +11,21 @@ static uint64_t grid_ns(const struct weir_limit *limit)
     return limit->window_ns / 2;
 }
 
-/* Opens the deadline that a slot taken now would get, and drops the leases that have ended. */
-static void expire(const struct weir_limit *limit, struct weir_leases *state, uint64_t now_ns)
+/* Opens the deadline that a slot taken now would get, drops the leases that have ended, and brings
+ * those nearer that the clock went back behind.  Says whether it did go back. */
+static bool expire(const struct weir_limit *limit, struct weir_leases *state, uint64_t now_ns)
 {
     uint64_t newest = now_ns / grid_ns(limit) + DEADLINES;
-    if (state->deadline > newest) { /* the clock went back: all are kept */
-        state->deadline = newest + 1;
-        return;
+    bool went_back = state->deadline > newest;
+    struct weir_leases next = {.deadline = newest + went_back};
+    for (uint32_t age = 0; age < DEADLINES; age++) {
+        uint64_t ends = weir_sat_sub(state->deadline, age);
+        uint64_t new_age = weir_sat_sub(next.deadline, ends);
+        if (new_age < DEADLINES)
+            next.held[new_age] += state->held[age];
     }
-    uint64_t steps = newest - state->deadline;
-    for (uint32_t age = DEADLINES; age-- > 0;)
-        state->held[age] = age >= steps ? state->held[age - steps] : 0;
-    state->deadline = newest;
+    *state = next;
+    return went_back;
 }
 
 static uint64_t held_in_all(const struct weir_leases *state)
@@ -59,19 +62,15 @@ static uint64_t drop(struct weir_leases *state, uint32_t age, uint64_t hits)
     return hits - dropped;
 }
 
-/* Drops up to `hits` leases of mark's deadline; returns how many there were. */
-static uint64_t drop_marked(struct weir_leases *state, uint64_t hits, uint64_t mark)
+/* Drops up to `hits` leases of mark's deadline; returns how many there were.  A mark that is ahead
+ * of all deadlines was brought to the newest when the clock went back; once the clock has caught up
+ * nobody knows where that is now, and such leases are left to expire. */
+static uint64_t drop_marked(struct weir_leases *state, bool went_back, uint64_t hits, uint64_t mark)
 {
-    if (mark <= state->deadline) {
-        uint64_t age = state->deadline - mark;
-        return age < DEADLINES ? hits - drop(state, (uint32_t)age, hits) : 0;
-    }
-    /* The clock went back so far that its deadline was moved nearer, nobody knows to which of the
-     * three.  What counts is their sum. */
-    uint64_t left = hits;
-    for (uint32_t age = 0; age < DEADLINES; age++)
-        left = drop(state, age, left);
-    return hits - left;
+    uint64_t age = weir_sat_sub(state->deadline, mark);
+    if (age >= DEADLINES || (mark > state->deadline && !went_back))
+        return 0;
+    return hits - drop(state, (uint32_t)age, hits);
 }
 
 void weir_concurrency_take(const struct weir_limit *limit, struct weir_leases *state,
@@ -100,16 +99,16 @@ void weir_concurrency_take(const struct weir_limit *limit, struct weir_leases *s
 bool weir_concurrency_release(const struct weir_limit *limit, struct weir_leases *state,
                               uint64_t now_ns, uint64_t hits, uint64_t mark)
 {
-    expire(limit, state, now_ns);
-    return drop_marked(state, hits, mark) > 0;
+    bool went_back = expire(limit, state, now_ns);
+    return drop_marked(state, went_back, hits, mark) > 0;
 }
 
 bool weir_concurrency_renew(const struct weir_limit *limit, struct weir_leases *state,
                             uint64_t now_ns, uint64_t hits, uint64_t *mark)
 {
-    expire(limit, state, now_ns);
+    bool went_back = expire(limit, state, now_ns);
     struct weir_leases moved = *state;
-    if (hits == 0 || drop_marked(&moved, hits, *mark) < hits)
+    if (hits == 0 || drop_marked(&moved, went_back, hits, *mark) < hits)
         return false;
     moved.held[0] += (uint32_t)hits;
     *state = moved;

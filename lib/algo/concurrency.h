@@ -7,8 +7,8 @@
  *
  * The mark of a lease is its deadline's number, q + 3.  Releasing after the deadline does nothing;
  * renewing moves the hits to the newest deadline.  A clock that went back keeps the state's own
- * newest deadline (never ahead of now's by more than one grid step, so that nobody is locked out
- * for long; the marks of deadlines that were further ahead then stand for any of the three).
+ * newest deadline, but never one ahead of now's by more than one grid step, so that nobody is
+ * locked out for long: leases that end later are brought to that one.
  *
  * retry_after of a refusal: when enough leases will have expired if nobody releases; reset_after:
  * when the last expires.  A zeroed state is an unused one.
