@@ -37,6 +37,7 @@ static uint64_t catch_up(const struct weir_limit *limit, struct weir_log *log,
                          const struct weir_log_ring *ring, uint64_t now_ns)
 {
     uint64_t at_ns = now_ns;
+    log->run = 0; /* the caller has written it into its cells: there is nothing left to defer */
     if (log->len > 0 && log->last_ns > now_ns) {
         at_ns = weir_min(log->last_ns, now_ns + limit->window_ns);
         if (log->last_ns > at_ns) {
