@@ -28,8 +28,9 @@ extern "C" {
     X(NOT_FOUND, 9, "not found")                                                                   \
     X(DOMAIN_EMPTY, 10, "rate limit domain must not be empty")                                     \
     X(DESCRIPTORS_EMPTY, 11, "rate limit descriptor list must not be empty")                       \
-    X(OVERRIDE_UNIT, 12, "a limit override needs a unit: second, minute, hour, day, week, month "  \
-                         "or year")
+    X(OVERRIDE_UNIT, 12,                                                                           \
+      "a limit override needs a unit: second, minute, hour, day, week, month "                     \
+      "or year")
 
 enum weir_err {
 #define WEIR_X(name, number, text) WEIR_ERR_##name = -(number),

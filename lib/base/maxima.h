@@ -4,18 +4,18 @@
 #ifndef WEIR_BASE_MAXIMA_H
 #define WEIR_BASE_MAXIMA_H
 
-#define WEIR_DESCRIPTORS_MAX 64  /* in one request */
-#define WEIR_ENTRIES_MAX 32      /* in one descriptor; also the depth of the rules tree */
-#define WEIR_KEY_LEN_MAX 256     /* bytes of an entry's key */
-#define WEIR_VALUE_LEN_MAX 4096  /* bytes of an entry's value: hashed, never cut */
-#define WEIR_DOMAIN_LEN_MAX 256  /* bytes of a domain's name */
-#define WEIR_LIMITS_MAX 8        /* counters of one rule: its limits times its prefix tiers */
-#define WEIR_WINDOWS_MAX 64      /* distinct window lengths in one table */
-#define WEIR_WILDCARDS_MAX 256   /* at one level of the rules tree */
-#define WEIR_REGEXES_MAX 64      /* at one level of the rules tree */
-#define WEIR_PATH_SEGMENTS_MAX 64 /* of a path pattern */
+#define WEIR_DESCRIPTORS_MAX 64     /* in one request */
+#define WEIR_ENTRIES_MAX 32         /* in one descriptor; also the depth of the rules tree */
+#define WEIR_KEY_LEN_MAX 256        /* bytes of an entry's key */
+#define WEIR_VALUE_LEN_MAX 4096     /* bytes of an entry's value: hashed, never cut */
+#define WEIR_DOMAIN_LEN_MAX 256     /* bytes of a domain's name */
+#define WEIR_LIMITS_MAX 8           /* counters of one rule: its limits times its prefix tiers */
+#define WEIR_WINDOWS_MAX 64         /* distinct window lengths in one table */
+#define WEIR_WILDCARDS_MAX 256      /* at one level of the rules tree */
+#define WEIR_REGEXES_MAX 64         /* at one level of the rules tree */
+#define WEIR_PATH_SEGMENTS_MAX 64   /* of a path pattern */
 #define WEIR_METADATA_LEN_MAX 65536 /* bytes of a rule's metadata, as JSON */
-#define WEIR_SHAPES_MAX 64       /* in one domain */
+#define WEIR_SHAPES_MAX 64          /* in one domain */
 #define WEIR_RULES_FILE_MAX (64u << 20) /* bytes of one rules file */
 #define WEIR_RULES_FILES_MAX 4096       /* files in one rules directory */
 #define WEIR_RULES_MAX 1000000          /* rules in one set */
@@ -25,8 +25,8 @@
 
 #define WEIR_STATS_RULES_MAX 4096 /* rules with counters of their own; the rest share one */
 
-#define WEIR_LOG_LIMIT_MAX 1000000      /* entries of a sliding_window_log */
+#define WEIR_LOG_LIMIT_MAX 1000000       /* entries of a sliding_window_log */
 #define WEIR_CONCURRENCY_LIMIT_MAX 16383 /* slots of a concurrency limit */
-#define WEIR_BUCKETS_MAX 64             /* sub-windows of a sliding_window_counter */
+#define WEIR_BUCKETS_MAX 64              /* sub-windows of a sliding_window_counter */
 
 #endif
