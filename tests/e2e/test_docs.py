@@ -185,3 +185,11 @@ def test_errors_of_the_library_are_told():
     named = set(re.findall(r"WEIR_ERR_(\w+)", text_of("docs/library.md")))
     assert named <= known
     assert known - named <= {"UNSUPPORTED"}
+
+
+def test_bounds_can_be_computed():
+    rows = rows_after("docs/algorithms.md", "Bounds", 2)
+    assert len(rows) == len({name for name, _ in rows}) == 9
+    for name, formula in rows:
+        assert re.fullmatch(r"[LB0-9*+ ]+", formula), name
+        assert eval(formula, {"L": 10, "B": 5}) >= 10
