@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define DEPTH 4
-#define WIDTH 4096
-#define BLOOM 4096
+#define WIDTH 256   /* some of 8 keys meet in a row, but never two of them in all */
+#define BLOOM 32768 /* words that two keys do not share */
 
 _Alignas(16) static unsigned char cells[DEPTH * WIDTH * 16];
 static uint64_t bloom[BLOOM];
