@@ -69,9 +69,10 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Divides a file.  By default: a third and a half of it for slots and the sketch that stands behind them, so that a
- * flood of ten times the slots leaves room for doubt in fewer than one key of a thousand; the rest for wide
- * states, rates and statistics. */
+/* Divides a file.  By default: a third for slots and nine sixteenths for the sketch that stands behind them; the rest for
+ * wide states, rates and statistics.  After a flood of ten times the slots the sketch holds 6.5 keys for each cell of
+ * a row where all of it is of one sort, and 10.7 where windows and buckets share it.  Up to 11.8 fewer than one fresh key
+ * in a thousand reads 10 (tests/stress/false_refusals.c has the formula); above, it soon is all of them. */
 static void plan(struct weir_table_header *h, const struct weir_table_geometry *g)
 {
     uint64_t slots_bytes = round_up(g->slots * 16, sizeof(struct weir_bucket));
@@ -85,7 +86,7 @@ static void plan(struct weir_table_header *h, const struct weir_table_geometry *
     h->extent_chunks = least(most(1, extent_bytes / WEIR_CHUNK_BYTES),
                              WEIR_EXTENT_UNITS_MAX * WEIR_UNIT_BYTES / WEIR_CHUNK_BYTES);
     uint64_t for_keys = file > g->approx_bytes ? file - g->approx_bytes : 0;
-    h->sketch_cells = g->sketch_cells != 0 ? g->sketch_cells : for_keys * 33 / 64 / 8;
+    h->sketch_cells = g->sketch_cells != 0 ? g->sketch_cells : for_keys * 36 / 64 / 8;
     h->sketch_cells = round_up(most(h->sketch_cells, 1024), 64);
     h->window_regions = (uint32_t)most(1, least(g->window_regions, WEIR_SKETCH_REGIONS_MAX));
     bool only_windows = g->window_regions != 0 && g->bucket_regions == 0;
