@@ -7,6 +7,7 @@ refused.
 SPDX-License-Identifier: Apache-2.0
 """
 import glob
+import json
 import os
 import re
 import subprocess
@@ -185,6 +186,17 @@ def test_errors_of_the_library_are_told():
     named = set(re.findall(r"WEIR_ERR_(\w+)", text_of("docs/library.md")))
     assert named <= known
     assert known - named <= {"UNSUPPORTED"}
+
+
+def test_a_table_is_divided_as_the_page_says(tmp_path):
+    (tmp_path / "rules.yaml").write_text("domain: any\n")
+    weir("replay", "--rules", tmp_path / "rules.yaml", "--table", tmp_path / "table", "--table-size", "64m")
+    stat = json.loads(weir("table", "stat", "--json", tmp_path / "table").stdout)
+    rows = {row[0]: row[2] for row in rows_after("docs/operations.md", "How large", 3)}
+    assert rows["slots"] == f"{stat['slots']:,}"
+    assert rows["sketch"] == f"{stat['sketch_cells']:,} cells"
+    assert rows["extents"] == f"{stat['extent_bytes'] >> 20} MiB"
+    assert rows["records"] == f"{stat['records']:,}"
 
 
 def test_bounds_can_be_computed():
