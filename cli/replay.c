@@ -149,6 +149,7 @@ static enum cli_exit replay_file(struct replay *r, FILE *file)
 static enum cli_exit open_engine(struct replay *r)
 {
     struct weir_options options = {
+        .virtual_time = true,
         .rules_path = r->settings->rules,
         .table_path = r->settings->table,
         .table_bytes = r->settings->table_bytes,

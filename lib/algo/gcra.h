@@ -23,6 +23,7 @@ struct weir_gcra {
     struct weir_span step;
     struct weir_span cap;
     uint32_t den;
+    uint64_t lag_ns; /* how far behind its state's makers a reader's clock may be */
 };
 
 static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
@@ -32,6 +33,7 @@ static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
         .step = {.ns = limit->step_ns, .num = limit->step_num},
         .cap = {.ns = limit->cap_ns, .num = limit->cap_num},
         .den = limit->step_den,
+        .lag_ns = (uint64_t)limit->lag_ms * 1000000,
     };
     if (limit->algorithm == WEIR_LEAKY_BUCKET) {
         g.places++;
@@ -40,14 +42,24 @@ static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
     return g;
 }
 
-/* What is in use, between nothing and all: a state from the future is cut to an empty bucket. */
+/* What is in use.  A state further ahead than an empty bucket was made by a process whose clock is
+ * later: by a little where threads read the clock once a turn, and then it stands (to cut it would hand out
+ * again, at every visit of the slower thread, what the faster one has taken); by more where the clock
+ * went back, and then it is cut to an empty bucket, so that nobody is locked out for long. */
 static inline struct weir_span weir_gcra_ahead(const struct weir_gcra *g,
                                                const struct weir_tat *state, uint64_t now_ns)
 {
     struct weir_span ahead = {0};
     if (state->ns >= now_ns)
         ahead = (struct weir_span){.ns = state->ns - now_ns, .num = state->num};
-    return weir_span_less(g->cap, ahead) ? g->cap : ahead;
+    struct weir_span most = {.ns = g->cap.ns + g->lag_ns, .num = g->cap.num};
+    return weir_span_less(most, ahead) ? g->cap : ahead;
+}
+
+/* The same in steps, at most all of them. */
+static inline uint64_t weir_gcra_used(const struct weir_gcra *g, struct weir_span ahead)
+{
+    return weir_min(weir_span_steps(ahead, g->step, g->den), g->places);
 }
 
 /* Saturates: a sketch's cell, which keys share, may be ahead by more than a bucket ever is. */
@@ -61,14 +73,14 @@ static inline void weir_gcra_take(const struct weir_gcra *g, struct weir_tat *st
                                   uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
 {
     struct weir_span ahead = weir_gcra_ahead(g, state, now_ns);
-    uint64_t used = weir_span_steps(ahead, g->step, g->den);
+    uint64_t used = weir_gcra_used(g, ahead);
     *out = (struct weir_verdict){.limit = g->places, .before = used};
     if (hits > g->places) {
         out->retry_after_ns = WEIR_NEVER;
     } else {
         struct weir_span next =
             weir_span_add(ahead, weir_span_times(g->step, hits, g->den), g->den);
-        out->allowed = !weir_span_less(g->cap, next);
+        out->allowed = hits == 0 || !weir_span_less(g->cap, next);
         if (out->allowed) {
             ahead = next;
             used += hits; /* the ceiling of a sum with a whole number */

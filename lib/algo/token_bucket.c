@@ -20,7 +20,7 @@ void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *sta
     if (weir_limit_is_closed(limit, 0, out))
         return;
     struct weir_gcra g = weir_gcra_of(limit);
-    uint64_t used = weir_span_steps(weir_gcra_ahead(&g, state, now_ns), g.step, g.den);
+    uint64_t used = weir_gcra_used(&g, weir_gcra_ahead(&g, state, now_ns));
     weir_gcra_give(&g, state, now_ns, hits);
     weir_gcra_take(&g, state, now_ns, 0, out);
     out->before = used;

@@ -72,6 +72,8 @@ static int open_table(struct weir *w, const struct weir_rules *rules, const char
     int err = weir_table_open(&w->table, path, &geometry, why, sizeof(why));
     if (err)
         weir_engine_log(w, WEIR_LEVEL_ERROR, "%s", why[0] ? why : weir_strerror(err));
+    else if (w->options.virtual_time)
+        weir_table_trust_callers(w->table);
     return err;
 }
 

@@ -81,6 +81,7 @@ int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
     limit->window_shift = (uint8_t)shift;
     limit->record = needs_record(limit) ? weir_record_claim(table, record_id(limit))
                                         : WEIR_NO_RECORD;
+    limit->lag_ms = limit->approx == NULL ? table->lag_ms : 0;
     limit->generation = 0;
     if (limit->record != WEIR_NO_RECORD)
         limit->generation = (uint8_t)weir_record_generation(table, limit->record, limit->requests);

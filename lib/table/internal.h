@@ -9,6 +9,9 @@
 
 #include <sys/types.h>
 
+/* No process's reading of the clock is older than this when it is used. */
+#define WEIR_CLOCK_LAG_S 2u
+
 /* Where the parts of a file with these counts lie. */
 struct weir_table_map {
     uint64_t slots_at, sketch_at, records_at, stats_at, extents_at, file_bytes;
@@ -29,6 +32,7 @@ struct weir_table {
     uint64_t nonce;             /* random; tells this process's claims from others' */
     uint64_t claims;            /* claims made by this process */
     uint64_t extent_hint;       /* where the last extent was found */
+    uint32_t lag_ms;            /* how old a caller's reading of the clock may be */
     int64_t wall_check_boot_ns; /* when to compare with the wall clock again */
     char *path;                 /* NULL: private memory */
     dev_t device;

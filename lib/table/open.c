@@ -166,6 +166,7 @@ static int new_handle(struct weir_table **out, void *base, const char *path)
         return WEIR_ERR_NOMEM;
     }
     point_into(t, base);
+    t->lag_ms = WEIR_CLOCK_LAG_S * 1000;
     *out = t;
     return 0;
 }
@@ -371,4 +372,9 @@ void weir_table_take_identity(struct weir_table *to, const struct weir_table *fr
     to->header->hash_key = from->header->hash_key;
     memcpy(to->header->window_s, from->header->window_s, sizeof to->header->window_s);
     to->header->checksum = checksum_of(to->header);
+}
+
+void weir_table_trust_callers(struct weir_table *table)
+{
+    table->lag_ms = 0;
 }

@@ -23,9 +23,6 @@
 
 #include "table/internal.h"
 
-/* No process's reading of the clock is older than this when it is used. */
-#define WEIR_CLOCK_LAG_S 2u
-
 /* One window of a key. */
 struct weir_spill_name {
     uint64_t fp;

@@ -56,6 +56,9 @@ const struct weir_hash_key *weir_table_hash_key(const struct weir_table *table);
 /* The one clock of all processes on this table. */
 uint64_t weir_table_now(struct weir_table *table);
 
+/* Time is what callers say, to the nanosecond, also where it goes back (replays).  Before limits are bound. */
+void weir_table_trust_callers(struct weir_table *table);
+
 /* Whether the file at the path is still the one that is mapped (it may have been unlinked). */
 bool weir_table_is_linked(const struct weir_table *table);
 
