@@ -1,7 +1,8 @@
 /* worker.h - what a front end has at hand in its thread.
  *
- * One worker a thread: a loop, a session of the engine, counters.  Front ends translate between their protocol's codec
- * (lib/proto, no I/O) and weir_check(); they keep no state beyond a connection's.
+ * One worker a thread: a loop, a session of the engine, counters.  Front ends translate between
+ * their protocol's codec (lib/proto, no I/O) and weir_check(); they keep no state beyond a
+ * connection's.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVE_WORKER_H
@@ -24,10 +25,10 @@ struct weir_worker {
 /* The worker of the thread that runs this connection's loop. */
 struct weir_worker *weir_worker_of(const struct weir_conn *conn);
 
-/* Each front end: the table of functions that net drives.  protocol_ctx is the struct weir_service. */
-extern const struct weir_protocol weir_front_grpc; /* front_grpc.c */
-extern const struct weir_protocol weir_front_http; /* front_http.c: /check /json /healthcheck */
-extern const struct weir_protocol weir_front_resp; /* front_resp.c */
+/* Each front end: the table of functions that net drives.  protocol_ctx is the weir_service. */
+extern const struct weir_protocol weir_front_grpc;  /* front_grpc.c */
+extern const struct weir_protocol weir_front_http;  /* front_http.c: /check /json /healthcheck */
+extern const struct weir_protocol weir_front_resp;  /* front_resp.c */
 extern const struct weir_protocol weir_front_admin; /* front_admin.c: /metrics /rlconfig /api/v1 */
 
 /* What a caller of any protocol may ask for at once. */

@@ -1,19 +1,22 @@
 /* net.h - loops, listeners and connections: moves bytes, knows no protocol.
  *
- *                      accept            bytes in                       bytes out
- *     weir_listener ------------> conn ------------> protocol->feed() --------------> one write a turn
+ *                      accept            bytes in                      bytes out
+ *     weir_listener ------------> conn ------------> protocol->feed() ------------> one write a turn
  *                                  ^                      |
  *                                  |     weir_conn_send() v
  *                                  +------ output buffer (bounded)
  *
- * One loop a thread, nothing shared between loops but a counter of connections.  The clock is read once for each
- * turn of a loop; all that a turn produced for a connection leaves in one write.  A protocol is a table of functions
- * without I/O: it is fed bytes and sends bytes.  TLS is between the socket and the protocol, which does not notice.
+ * One loop a thread, nothing shared between loops but a counter of connections.  The clock is read
+ * once for each turn of a loop; all that a turn produced for a connection leaves in one write.  A
+ * protocol is a table of functions without I/O: it is fed bytes and sends bytes.  TLS is between
+ * the socket and the protocol, which does not notice.
  *
- * Everything that can grow has a maximum, chosen when the listener is made; what goes beyond is closed with a
- * log line, and nobody else notices.
+ * Everything that can grow has a maximum, chosen when the listener is made; what goes beyond is
+ * closed and told to on_event(), and nobody else notices.  A peer that does not read its answers is
+ * not read from, once a quarter of output_max is queued.
  *
- * Threads: a connection belongs to its loop's thread.  weir_loop_stop() and weir_loop_post() may be called from any.
+ * Threads: a connection belongs to its loop's thread.  weir_loop_stop(), weir_loop_post() and
+ * weir_listener_close() may be called from any.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_NET_NET_H
 #define WEIR_NET_NET_H
@@ -33,9 +36,11 @@ struct weir_protocol {
     const char *name;
     /* A connection has come; *state is the protocol's.  0, or negative: refuse it. */
     int (*open)(void **state, void *ctx, struct weir_conn *conn);
-    /* Bytes have come.  All of them are consumed.  0: go on; negative: send what is queued, then close. */
+    /* Bytes have come.  All of them are consumed.  0: go on; negative: send what is queued (after
+     * a last turn()), then close. */
     int (*feed)(void *state, const uint8_t *bytes, size_t len);
-    /* The end of a turn in which the connection was fed or woken: the last chance to send.  May be NULL. */
+    /* The end of a turn in which the connection was fed or woken, or what was queued has left: the
+     * last chance to send.  Negative: as feed().  May be NULL. */
     int (*turn)(void *state);
     /* The service is going down: finish what is open, refuse what is new.  May be NULL. */
     void (*drain)(void *state);
@@ -50,25 +55,48 @@ struct weir_net_limits {
     uint32_t first_ms;        /* from accept until the protocol calls weir_conn_alive(); 0: 10 s */
 };
 
+/* What a listener did to a peer that somebody may want to read of. */
+enum weir_net_event {
+    WEIR_NET_REFUSED,    /* connections_max is reached, or the protocol did not want it */
+    WEIR_NET_FIRST_LATE, /* first_ms has passed without anything sensible */
+    WEIR_NET_IDLE,       /* idle_ms has passed without a byte */
+    WEIR_NET_OVERFLOW,   /* more than output_max was queued */
+    WEIR_NET_TLS,        /* the handshake failed */
+    WEIR_NET_NO_FILES,   /* the process has no descriptor left: accepting pauses */
+};
+
 /* Where to listen: HOST:PORT, :PORT, [IPv6]:PORT, unix:PATH. */
 struct weir_listen_options {
     const char *address;
     const struct weir_protocol *protocol;
     void *protocol_ctx;
-    struct weir_tls *tls; /* NULL: plain */
+    struct weir_tls *tls; /* NULL: plain; must outlive the listener */
     struct weir_net_limits limits;
+    /* Another process may listen here too, for as long as an upgrade takes: SO_REUSEPORT, or for
+     * unix sockets taking over the path.  False: then the address is in use. */
+    bool is_shared;
+    /* May be NULL.  In the thread of a loop; peer as weir_conn_peer(), detail in words or NULL. */
+    void (*on_event)(void *ctx, enum weir_net_event event, const char *peer, const char *detail);
+    void *event_ctx;
 };
 
 /* ---- loops ---- */
 
 WEIR_MUST_CHECK int weir_loop_new(struct weir_loop **out);
 void weir_loop_free(struct weir_loop *loop); /* after weir_loop_run() has returned */
-/* Runs until stopped.  Every turn begins with read_clock(clock_ctx), whose result weir_loop_now() gives. */
+/* Runs until stopped.  Every turn begins with read_clock(clock_ctx), whose result weir_loop_now()
+ * gives. */
 void weir_loop_run(struct weir_loop *loop, uint64_t (*read_clock)(void *ctx), void *clock_ctx);
 uint64_t weir_loop_now(const struct weir_loop *loop);
+/* A pointer of whoever runs the loop, for those who have only the loop. */
+void weir_loop_set_owner(struct weir_loop *loop, void *owner);
+void *weir_loop_owner(const struct weir_loop *loop);
+/* How many connections the loop has.  From any thread. */
+uint32_t weir_loop_load(const struct weir_loop *loop);
 /* From any thread: run fn(ctx) in the loop's thread, soon. */
 void weir_loop_post(struct weir_loop *loop, void (*fn)(void *ctx), void *ctx);
-/* From any thread: close listeners, drain connections for at most grace_ms, then return from run. */
+/* From any thread: close listeners, drain connections for at most grace_ms, return from run.
+ * Called again, the new grace counts. */
 void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms);
 
 /* A timer of the loop: calls fn every period_ms (first after it).  Freed with the loop. */
@@ -78,14 +106,16 @@ WEIR_MUST_CHECK int weir_loop_every(struct weir_loop *loop, struct weir_loop_tim
 
 /* ---- listeners ---- */
 
-/* Listens on behalf of several loops: one accepts and hands each connection to the least loaded.  why[] says in
- * words what is wrong (`127.0.0.1:8081: address already in use`). */
+/* Listens on behalf of several loops: the first accepts and hands each connection to the least
+ * loaded.  why[] says in words what is wrong (`127.0.0.1:8081: address already in use`). */
 WEIR_MUST_CHECK int weir_listener_new(struct weir_listener **out, struct weir_loop **loops,
                                       uint32_t loop_count,
                                       const struct weir_listen_options *options, char *why,
                                       size_t why_len);
 /* The address that it really listens on (port 0 is filled in), as HOST:PORT or unix:PATH. */
 const char *weir_listener_address(const struct weir_listener *listener);
+/* From any thread: takes what waits in the queue, then listens no more.  Connections stay. */
+void weir_listener_close(struct weir_listener *listener);
 void weir_listener_free(struct weir_listener *listener); /* after its loops have stopped */
 
 struct weir_listener_stats {
@@ -121,6 +151,8 @@ WEIR_MUST_CHECK int weir_tls_new(struct weir_tls **out, const struct weir_tls_op
                                  char *why, size_t why_len);
 /* Reads the files again; on failure the old certificates stay. */
 WEIR_MUST_CHECK int weir_tls_reload(struct weir_tls *tls, char *why, size_t why_len);
+/* Whether a file is another than the one that was read last (by device, inode, size, time). */
+bool weir_tls_has_changed(const struct weir_tls *tls);
 void weir_tls_free(struct weir_tls *tls);
 
 #endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "net/internal.h"
+
+void weir_ages_leave(struct weir_conn *conn)
+{
+    struct weir_side *side = conn->side;
+    if (conn->older != NULL)
+        conn->older->newer = conn->newer;
+    else
+        side->oldest[conn->phase] = conn->newer;
+    if (conn->newer != NULL)
+        conn->newer->older = conn->older;
+    else
+        side->newest[conn->phase] = conn->older;
+    conn->older = conn->newer = NULL;
+}
+
+void weir_ages_enter(struct weir_conn *conn, enum phase phase)
+{
+    struct weir_side *side = conn->side;
+    conn->phase = (uint8_t)phase;
+    conn->stamp_ms = uv_now(&side->loop->uv);
+    conn->older = side->newest[phase];
+    conn->newer = NULL;
+    if (conn->older != NULL)
+        conn->older->newer = conn;
+    else
+        side->oldest[phase] = conn;
+    side->newest[phase] = conn;
+}
+
+void weir_ages_touch(struct weir_conn *conn)
+{
+    /* A busy connection would move to the end of its list with every byte; a sixteenth of the
+     * limit is exact enough. */
+    if (conn->phase != PHASE_IDLE ||
+        uv_now(&conn->side->loop->uv) - conn->stamp_ms < conn->side->grain_ms)
+        return;
+    weir_ages_leave(conn);
+    weir_ages_enter(conn, PHASE_IDLE);
+}
+
+static void expire(struct weir_conn *conn)
+{
+    struct weir_side *side = conn->side;
+    if (conn->is_doomed)
+        return;
+    if (conn->phase != PHASE_LINGER) {
+        /* relaxed: one writer, and readers only add up */
+        atomic_fetch_add_explicit(&side->timed_out, 1, memory_order_relaxed);
+        weir_listener_tell(side->listener,
+                           conn->phase == PHASE_FIRST ? WEIR_NET_FIRST_LATE : WEIR_NET_IDLE,
+                           conn->peer, NULL);
+    }
+    conn->is_doomed = true;
+    weir_conn_mark(conn);
+}
+
+void weir_ages_tick(struct weir_loop *loop)
+{
+    uint64_t now_ms = uv_now(&loop->uv);
+    for (struct weir_side *side = loop->sides; side != NULL; side = side->next)
+        for (int phase = 0; phase < PHASES; phase++)
+            for (struct weir_conn *conn = side->oldest[phase];
+                 conn != NULL && now_ms - conn->stamp_ms >= side->limit_ms[phase];
+                 conn = conn->newer)
+                expire(conn);
+}
