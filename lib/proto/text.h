@@ -1,0 +1,85 @@
+/* text.h - text written into memory of the caller's, step by step.
+ *
+ * What does not fit is not written, and the text says so (has_overflowed): an answer is built in
+ * many small steps, and one look at the end is enough.  No printf: some of these are written for
+ * every request.
+ *
+ * Purity: no I/O, no allocation.  Threads: one at a time.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_PROTO_TEXT_H
+#define WEIR_PROTO_TEXT_H
+
+#include <stdbool.h>
+#include <string.h>
+#include <weir/types.h>
+
+struct weir_text {
+    char *at, *end;
+    char *begin;
+    bool has_overflowed;
+};
+
+static inline struct weir_text weir_text_in(char *buf, size_t cap)
+{
+    return (struct weir_text){.at = buf, .end = buf + cap, .begin = buf};
+}
+
+static inline size_t weir_text_len(const struct weir_text *text)
+{
+    return (size_t)(text->at - text->begin);
+}
+
+static inline void weir_text_put(struct weir_text *text, struct weir_str str)
+{
+    if (str.len > (size_t)(text->end - text->at)) {
+        text->has_overflowed = true;
+        return;
+    }
+    if (str.len > 0)
+        memcpy(text->at, str.ptr, str.len);
+    text->at += str.len;
+}
+
+/* A literal: its length is known, so this becomes a few moves. */
+#define WEIR_TEXT_PUT(text, literal)                                                               \
+    weir_text_put((text), (struct weir_str){.ptr = (literal), .len = sizeof(literal) - 1})
+
+static inline void weir_text_put_char(struct weir_text *text, char c)
+{
+    weir_text_put(text, (struct weir_str){.ptr = &c, .len = 1});
+}
+
+static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    weir_text_put(text, (struct weir_str){.ptr = digits + at, .len = sizeof(digits) - at});
+}
+
+/* The inside of a JSON string: quotes, backslashes and control bytes are escaped. */
+static inline void weir_text_put_json(struct weir_text *text, struct weir_str str)
+{
+    static const char hex[] = "0123456789abcdef";
+    for (size_t i = 0; i < str.len; i++) {
+        unsigned char c = (unsigned char)str.ptr[i];
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+            weir_text_put_char(text, str.ptr[i]);
+            continue;
+        }
+        const char escaped[] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+        weir_text_put(text, (struct weir_str){.ptr = escaped, .len = sizeof(escaped)});
+    }
+}
+
+/* For header values and logs: what is not printable ASCII becomes '?'. */
+static inline void weir_text_put_printable(struct weir_text *text, struct weir_str str)
+{
+    for (size_t i = 0; i < str.len; i++)
+        weir_text_put_char(text, str.ptr[i] >= ' ' && str.ptr[i] <= '~' ? str.ptr[i] : '?');
+}
+
+#endif
