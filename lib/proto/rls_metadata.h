@@ -1,0 +1,23 @@
+/* rls_metadata.h - what was asked and what the rules say of it, as a google.protobuf.Struct.
+ *
+ * Off unless an operator wants it, and so written for ease: a tree of libjansson's is built, then
+ * turned into protobuf-c's.
+ *
+ *     domain, descriptors: [{entries: ["key=value"], limit, hitsAddend}], hitsAddend,
+ *     metadata: that of every rule that passed; of two that set one field, the first wins
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_PROTO_RLS_METADATA_H
+#define WEIR_PROTO_RLS_METADATA_H
+
+#include "google_types.pb-c.h"
+#include "proto/bump.h"
+
+#include <weir/types.h>
+
+/* NULL where memory is too small: the answer then goes without. */
+Google__Protobuf__Struct *weir_rls_metadata(struct weir_bump *memory,
+                                            const struct weir_request *request,
+                                            const struct weir_decision *decision);
+
+#endif
