@@ -103,28 +103,28 @@ static const char *counted_of(const struct weir_match *match, uint32_t entry)
 void cli_explain_walk(const struct weir_domain *domain, struct cli_explained *out)
 {
     const struct weir_rules *rules = domain->rules;
-    const struct weir_node *node = &rules->nodes[domain->node];
+    struct weir_dict_slot at = domain->root;
     char work[WEIR_MATCH_WORK];
     weir_rules_match(domain, out->entries, out->entry_count, &out->match);
     out->why[0] = '\0';
     out->step_count = 0;
     for (uint32_t i = 0; i < out->entry_count; i++) {
-        const struct weir_node *child =
-            node->level != NULL ? weir_match_child(rules, node, &out->entries[i], work) : NULL;
-        if (child == NULL) {
-            say_why(rules, node, true, out);
+        struct weir_dict_slot next = weir_match_child(rules, at, &out->entries[i], work);
+        if (next.hash == 0) {
+            say_why(rules, &rules->nodes[at.index], true, out);
             return;
         }
+        const struct weir_node *child = &rules->nodes[next.index];
         struct weir_str value = weir_node_value(child);
         out->steps[out->step_count++] = (struct cli_step){
             .how = how_of(child),
             .pattern = value.len > 0 ? value : weir_node_key(child),
             .counted = counted_of(&out->match, i),
         };
-        node = child;
+        at = next;
     }
     if (out->match.rule == NULL)
-        say_why(rules, node, false, out);
+        say_why(rules, &rules->nodes[at.index], false, out);
 }
 
 /* ---- arguments ---- */

@@ -90,7 +90,9 @@ static void print_rule(const struct cli_explained *one)
     print_label("rule");
     printf("%.*s%s%s%s\n", WEIR_STR_ARG(rule->info.id), rule->is_shadow ? ", in shadow mode" : "",
            rule->is_quota ? ", in quota mode" : "",
-           one->match.limits != rule->limits ? ", with this value's own number (overrides)" : "");
+           one->match.limits != weir_rule_limits(rule)
+               ? ", with this value's own number (overrides)"
+               : "");
     if (rule->is_unlimited) {
         print_label("limit");
         printf("none: unlimited\n");

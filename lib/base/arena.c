@@ -9,7 +9,7 @@
 
 #define ARENA_CHUNK_MIN ((size_t)64 << 10)
 #define ARENA_CHUNK_MAX ((size_t)4 << 20)
-#define ARENA_ALIGN_MAX ((size_t)16)
+#define ARENA_ALIGN_MAX ((size_t)64) /* a cache line */
 
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)

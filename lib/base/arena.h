@@ -31,7 +31,7 @@ struct weir_arena {
 void weir_arena_init(struct weir_arena *arena);
 void weir_arena_fini(struct weir_arena *arena); /* also after init only, and twice */
 
-/* Zeroed memory, or NULL.  align is a power of two, at most 16. */
+/* Zeroed memory, or NULL.  align is a power of two, at most 64. */
 void *weir_arena_alloc(struct weir_arena *arena, size_t bytes, size_t align);
 /* count objects of size bytes each; a product that overflows fails. */
 void *weir_arena_array(struct weir_arena *arena, size_t count, size_t size, size_t align);

@@ -19,7 +19,8 @@ struct making {
     struct weir_children *level;
     struct weir_cidr *cidrs;
     struct weir_path *paths;
-    uint32_t parent, cidr_count, path_count, wildcard_count, regex_count;
+    struct weir_compile_place parent;
+    uint32_t cidr_count, path_count, wildcard_count, regex_count;
 };
 
 enum weir_match_kind weir_compile_kind(const struct weir_draft_descriptor *draft)
@@ -48,7 +49,9 @@ static void count_level(struct weir_totals *totals, const struct weir_draft_desc
         uint64_t overrides = d->extra ? d->extra->override_count : 0;
         totals->nodes++;
         totals->rules += d->limits != NULL;
-        totals->limits += (1 + overrides) * d->limit_count * weir_compile_tiers(cut);
+        uint64_t own = d->limit_count * weir_compile_tiers(cut);
+        totals->limits += (1 + overrides) * own;
+        totals->apart += ((own > 1) + overrides) * own;
         totals->overrides += overrides;
         totals->ids += d->extra && d->extra->id.len > 0;
         count_level(totals, d->children, cut);
@@ -80,7 +83,8 @@ static bool make_room(struct weir_compiler *c, const struct weir_totals *totals,
     uint64_t keys = totals->nodes + totals->overrides + totals->map_rows + totals->ids;
     rules->nodes = WEIR_ARENA_ARRAY(arena, totals->nodes, struct weir_node);
     rules->rules = WEIR_ARENA_ARRAY(arena, totals->rules, struct weir_rule);
-    rules->limits = WEIR_ARENA_ARRAY(arena, totals->limits, struct weir_rule_limit);
+    rules->limits = WEIR_ARENA_ARRAY(arena, totals->apart, struct weir_rule_limit);
+    rules->numbered = WEIR_ARENA_ARRAY(arena, totals->limits, struct weir_rule_limit *);
     rules->domains = WEIR_ARENA_ARRAY(arena, totals->domains, struct weir_domain);
     rules->overrides = WEIR_ARENA_ARRAY(arena, totals->overrides, struct weir_override_row);
     rules->map_rows = WEIR_ARENA_ARRAY(arena, totals->map_rows, struct weir_map_row);
@@ -180,10 +184,12 @@ static void add_to_level(struct making *m, const struct weir_draft_descriptor *d
     enum weir_match_kind kind = (enum weir_match_kind)rules->nodes[node].kind;
     uint32_t other = WEIR_NONE;
     if (kind == WEIR_MATCH_EXACT || kind == WEIR_MATCH_WILDCARD) {
-        other = weir_dict_add(rules, WEIR_DICT_NODE, node);
-        m->level->lengths |= UINT64_C(1) << (rules->nodes[node].text_len & 63);
+        struct weir_str text = weir_node_text(&rules->nodes[node]);
+        other = weir_dict_add(rules, WEIR_DICT_NODE, node, m->parent.hash);
+        m->level->lengths |= UINT64_C(1) << (text.len & 63);
+        m->level->has_underscore |= memchr(text.ptr, '_', text.len) != NULL;
     } else if (kind == WEIR_MATCH_REGEX) {
-        other = weir_dict_add(rules, WEIR_DICT_REGEX, node);
+        other = weir_dict_add(rules, WEIR_DICT_REGEX, node, m->parent.hash);
     }
     if (other != WEIR_NONE) {
         report_twice(m->c, draft->at, other);
@@ -282,7 +288,7 @@ static void add_id(struct weir_compiler *c, const struct weir_draft_descriptor *
     uint32_t domain = (uint32_t)(c->domain - c->rules->domains);
     c->rules->ids[index] = (struct weir_id_row){domain, rule};
     c->id_marks[index] = draft->extra->id_at;
-    uint32_t other = weir_dict_add(c->rules, WEIR_DICT_ID, index);
+    uint32_t other = weir_dict_add(c->rules, WEIR_DICT_ID, index, domain);
     if (other == WEIR_NONE) {
         c->rules->id_count++;
         return;
@@ -315,7 +321,7 @@ static void add_child(struct making *m, const struct weir_draft_descriptor *draf
     struct weir_str id = set_text(c, node, outer, draft);
     if (id.len == 0)
         return; /* out of memory; the arena remembers */
-    node->parent = m->parent;
+    node->parent = m->parent.node;
     node->rule = WEIR_NONE;
     node->kind = (uint8_t)weir_compile_kind(draft);
     node->is_cut = is_cut;
@@ -331,7 +337,11 @@ static void add_child(struct making *m, const struct weir_draft_descriptor *draf
         add_to_level(m, draft, index);
     if (draft->limits)
         add_rule(c, draft, cut, index, id);
-    weir_compile_level(c, index, draft->children, cut);
+    if (draft->children) {
+        uint64_t hash = weir_node_hash(c->rules, index, m->parent.hash);
+        struct weir_compile_place place = {index, m->parent.depth + 1, hash};
+        weir_compile_level(c, place, draft->children, cut);
+    }
     weir_buf_cut(&c->path, outer);
 }
 
@@ -372,17 +382,30 @@ static void close_level(struct making *m)
     }
 }
 
-void weir_compile_level(struct weir_compiler *c, uint32_t parent,
+/* What requests may meet at this depth, for guesses. */
+static void note_depth(struct weir_domain *domain, uint32_t depth,
+                       const struct weir_children *level)
+{
+    bool has_special = level->pattern_count || level->cidrs || level->paths;
+    if (depth >= WEIR_GUESSES_MAX)
+        return;
+    domain->lengths[depth] |= level->lengths;
+    domain->underscore_depths |= (uint8_t)((unsigned)level->has_underscore << depth);
+    domain->special_depths |= (uint8_t)((unsigned)has_special << depth);
+}
+
+void weir_compile_level(struct weir_compiler *c, struct weir_compile_place parent,
                         const struct weir_draft_descriptor *first,
                         const struct weir_draft_descriptor *cut)
 {
     struct making m = {.c = c, .parent = parent};
     if (!first || c->rules->arena.has_failed || !open_level(&m, first))
         return;
-    c->rules->nodes[parent].level = m.level;
+    c->rules->nodes[parent.node].level = m.level;
     for (const struct weir_draft_descriptor *d = first; d; d = d->next)
         add_child(&m, d, cut);
     close_level(&m);
+    note_depth(c->domain, parent.depth, m.level);
 }
 
 bool weir_compile(struct weir_rules *rules, struct weir_draft *draft, struct weir_report *report,
@@ -399,10 +422,21 @@ bool weir_compile(struct weir_rules *rules, struct weir_draft *draft, struct wei
             4 * WEIR_RULES_MAX);
         return true;
     }
+    if (totals.nodes > WEIR_DICT_INDEX_MAX || totals.overrides > WEIR_DICT_INDEX_MAX ||
+        totals.map_rows > WEIR_DICT_INDEX_MAX) {
+        weir_report_error(report, (struct weir_mark){0},
+                          "more descriptors, overrides or lines of maps than one set can have (%u)",
+                          WEIR_DICT_INDEX_MAX);
+        return true;
+    }
     if (!make_room(&c, &totals, key))
         return false;
     weir_buf_init(&c.path, PATH_LEN_MAX);
     weir_compile_domains(&c, merge_domains);
     weir_buf_fini(&c.path);
+    if (rules->dict.has_collided)
+        weir_report_error(report, (struct weir_mark){0},
+                          "two descriptors came to one hash by chance; load the rules again");
+    weir_dict_seal(rules);
     return !rules->arena.has_failed && !draft->arena.has_failed;
 }

@@ -33,7 +33,8 @@ struct weir_compiler {
 
 /* How many nodes, rules, limits ... the draft will need. */
 struct weir_totals {
-    uint64_t nodes, rules, limits, domains, overrides, map_rows, ids, attributes;
+    uint64_t nodes, rules, domains, overrides, map_rows, ids, attributes;
+    uint64_t limits, apart; /* all, and those of them that do not lie in their rule */
 };
 
 /* compile_limit.c: the rule of a descriptor that has limits.  cut: the descriptor of the chain, at
@@ -60,8 +61,12 @@ void weir_compile_domains(struct weir_compiler *c, bool merge_domains);
 void weir_compile_attributes(struct weir_compiler *c, const struct weir_draft_root *root);
 /* shapes_compile.c: the chains of keys that end in a limit. */
 void weir_compile_shapes(struct weir_compiler *c, const struct weir_draft_root *root);
-/* compile.c: all descriptors of a list, below the node. */
-void weir_compile_level(struct weir_compiler *c, uint32_t parent,
+/* compile.c: all descriptors of a list, below the node.  depth: of the list, from 0. */
+struct weir_compile_place {
+    uint32_t node, depth;
+    uint64_t hash; /* of the node */
+};
+void weir_compile_level(struct weir_compiler *c, struct weir_compile_place parent,
                         const struct weir_draft_descriptor *first,
                         const struct weir_draft_descriptor *cut);
 

@@ -25,7 +25,7 @@ static void add_attribute(struct weir_compiler *c, const struct weir_draft_attri
         row->key = weir_arena_str(arena, pair->key);
         row->value = weir_arena_str(arena, pair->text);
         row->attribute = attribute->number;
-        uint32_t other = weir_dict_add(c->rules, WEIR_DICT_MAP, index);
+        uint32_t other = weir_dict_add(c->rules, WEIR_DICT_MAP, index, row->attribute);
         if (other == WEIR_NONE) {
             c->rules->map_row_count++;
             continue;
@@ -76,7 +76,8 @@ static void compile_domain(struct weir_compiler *c, const struct weir_draft_root
     weir_compile_attributes(c, root);
     weir_buf_cut(&c->path, 0);
     weir_buf_add(&c->path, c->domain->name);
-    weir_compile_level(c, node, root->descriptors, NULL);
+    struct weir_compile_place place = {node, 0, weir_node_hash(c->rules, node, 0)};
+    weir_compile_level(c, place, root->descriptors, NULL);
     if (c->rules->arena.has_failed || c->draft->arena.has_failed)
         return;
     weir_compile_shapes(c, root);
@@ -96,7 +97,7 @@ static void place_root(struct weir_compiler *c, struct weir_draft_root *root, bo
                                .key_len = (uint16_t)name.len,
                                .parent = WEIR_NONE,
                                .rule = rules->domain_count};
-    uint32_t other = weir_dict_add(rules, WEIR_DICT_DOMAIN, index);
+    uint32_t other = weir_dict_add(rules, WEIR_DICT_DOMAIN, index, 0);
     if (other == WEIR_NONE) {
         c->marks[index] = root->domain_at;
         firsts[rules->domain_count] = root;

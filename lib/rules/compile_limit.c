@@ -177,7 +177,9 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
                          uint32_t ordinal, uint32_t tier, const struct weir_draft_pair *override)
 {
     struct weir_compiler *c = m->c;
-    struct weir_rule_limit *out = &c->rules->limits[c->rules->limit_count];
+    bool is_inside = !override && m->rule->limit_count == 1;
+    struct weir_rule_limit *out =
+        is_inside ? &m->rule->only : &c->rules->limits[c->rules->limit_count];
     struct weir_limit_spec spec = spec_of(m, limit);
     struct weir_mark at = override ? override->at : limit->at;
     const struct weir_str none = {.ptr = "", .len = 0};
@@ -201,7 +203,9 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
     set_approx(c, limit, &out->limit);
     set_prefixes(m, tier, out);
     out->ordinal = (uint8_t)(ordinal * m->tiers + tier);
-    c->rules->limit_count++;
+    out->number = c->rules->numbered_count++;
+    c->rules->numbered[out->number] = out;
+    c->rules->limit_count += !is_inside;
 }
 
 static void make_counters(const struct making *m, const struct weir_draft_pair *override)
@@ -350,7 +354,8 @@ static void make_overrides(const struct making *m, uint32_t node)
         row->value = weir_arena_str(&c->rules->arena, pair->key);
         row->node = node;
         row->limit = c->rules->limit_count;
-        uint32_t other = weir_dict_add(c->rules, WEIR_DICT_OVERRIDE, c->rules->override_count);
+        uint32_t other =
+            weir_dict_add(c->rules, WEIR_DICT_OVERRIDE, c->rules->override_count, node);
         if (other == WEIR_NONE) {
             c->rules->override_count++;
         } else {
@@ -376,6 +381,7 @@ static void make_info(const struct making *m, struct weir_str id)
     if (m->rule->is_unlimited)
         return;
     info->unit = unit_of(first.unit);
+    m->rule->unit = (uint8_t)info->unit;
     info->unit_multiplier = first.has & WEIR_HAS_MULTIPLIER ? first.unit_multiplier : 1;
     info->requests_per_unit = first.requests;
     info->algorithm = (enum weir_algorithm)first.algorithm;
@@ -395,8 +401,9 @@ void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descript
     rule->is_quota = draft->is_quota;
     rule->has_detailed_metric = draft->has_detailed_metric;
     rule->stats_id = weir_tag_stats(c->domain->name, id);
-    rule->limits = &c->rules->limits[c->rules->limit_count];
     rule->limit_count = rule->is_unlimited ? 0 : (uint8_t)counters;
+    if (rule->limit_count != 1)
+        rule->several = &c->rules->limits[c->rules->limit_count];
     make_info(&m, id);
     make_replaces(&m);
     for (const struct weir_draft_limit *l = draft->limits; l; l = l->next)

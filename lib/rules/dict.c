@@ -9,25 +9,22 @@
 
 #include <string.h>
 
-#define KIND_SHIFT 29u
-#define INDEX_MASK ((1u << KIND_SHIFT) - 1)
 #define KEY_LEN_MAX (WEIR_DICT_HEAD + WEIR_KEY_LEN_MAX + 1 + WEIR_VALUE_LEN_MAX)
 
-void weir_dict_head(char head[WEIR_DICT_HEAD], enum weir_dict_kind kind, uint32_t owner)
+/* An owner is a hash, or a number that uses the lowest half: the kind goes into the other. */
+void weir_dict_head(char head[WEIR_DICT_HEAD], enum weir_dict_kind kind, uint64_t owner)
 {
-    uint64_t word = (uint64_t)kind << 32 | owner;
+    uint64_t word = owner ^ (uint64_t)kind << 61;
     memcpy(head, &word, sizeof(word));
 }
 
 bool weir_dict_init(struct weir_dict *dict, struct weir_arena *arena, uint64_t count,
                     const struct weir_hash_key *key)
 {
-    uint64_t size = 8;
-    while (size * 3 / 4 < count)
-        size *= 2;
+    uint64_t size = count + count / 3 + 8;
     WEIR_ASSERT(size <= UINT32_MAX);
     dict->slots = WEIR_ARENA_ARRAY(arena, size, struct weir_dict_slot);
-    dict->mask = (uint32_t)size - 1;
+    dict->size = size;
     dict->key = *key;
     return dict->slots != NULL;
 }
@@ -49,60 +46,129 @@ static struct weir_str row_key(const struct weir_rules *rules, enum weir_dict_ki
     case WEIR_DICT_NODE:
     case WEIR_DICT_DOMAIN:
     case WEIR_DICT_REGEX:
+    case WEIR_DICT_CIDR:
+    case WEIR_DICT_PATH:
     default:
-        /* Its text and its rule lie apart: fetched at once, they cost one miss. */
-        if (rules->nodes[index].rule != WEIR_NONE)
-            __builtin_prefetch(rules->rules + rules->nodes[index].rule);
         *owner = rules->nodes[index].parent;
         return weir_node_text(&rules->nodes[index]);
     }
 }
 
-static bool is_row(const struct weir_rules *rules, uint32_t row, const char *key, size_t len)
-{
-    enum weir_dict_kind kind = (enum weir_dict_kind)((row - 1) >> KIND_SHIFT);
-    uint32_t owner;
-    struct weir_str text = row_key(rules, kind, (row - 1) & INDEX_MASK, &owner);
-    char head[WEIR_DICT_HEAD];
-    weir_dict_head(head, kind, owner);
-    return text.len + WEIR_DICT_HEAD == len && memcmp(head, key, WEIR_DICT_HEAD) == 0 &&
-           memcmp(text.ptr, key + WEIR_DICT_HEAD, text.len) == 0;
-}
-
-/* The slot that holds the key, or the free one where it would go. */
-static struct weir_dict_slot *probe(const struct weir_rules *rules, const char *key, size_t len,
-                                    uint32_t *print)
-{
-    const struct weir_dict *dict = &rules->dict;
-    uint64_t hash = weir_siphash13(&dict->key, key, len);
-    uint32_t at = (uint32_t)hash & dict->mask;
-    *print = (uint32_t)(hash >> 32);
-    for (;; at = (at + 1) & dict->mask) {
-        struct weir_dict_slot *slot = &dict->slots[at];
-        if (slot->row == 0 || (slot->print == *print && is_row(rules, slot->row, key, len)))
-            return slot;
-    }
-}
-
-uint32_t weir_dict_find(const struct weir_rules *rules, const char *key, size_t len)
-{
-    uint32_t print;
-    uint32_t row = probe(rules, key, len, &print)->row;
-    return row ? (row - 1) & INDEX_MASK : WEIR_NONE;
-}
-
-uint32_t weir_dict_add(struct weir_rules *rules, enum weir_dict_kind kind, uint32_t index)
+static uint64_t row_hash(const struct weir_rules *rules, enum weir_dict_kind kind,
+                         struct weir_str text, uint64_t owner)
 {
     char key[KEY_LEN_MAX];
-    uint32_t owner, print;
-    struct weir_str text = row_key(rules, kind, index, &owner);
-    WEIR_ASSERT(text.len <= sizeof(key) - WEIR_DICT_HEAD && index < INDEX_MASK);
+    WEIR_ASSERT(text.len <= sizeof(key) - WEIR_DICT_HEAD);
     weir_dict_head(key, kind, owner);
     memcpy(key + WEIR_DICT_HEAD, text.ptr, text.len);
-    struct weir_dict_slot *slot = probe(rules, key, WEIR_DICT_HEAD + text.len, &print);
-    if (slot->row)
-        return (slot->row - 1) & INDEX_MASK;
-    *slot =
-        (struct weir_dict_slot){.print = print, .row = ((uint32_t)kind << KIND_SHIFT | index) + 1};
+    return weir_dict_hash(rules, key, WEIR_DICT_HEAD + text.len);
+}
+
+/* Whether the slot's row has this very key, byte by byte. */
+static bool is_row(const struct weir_rules *rules, const struct weir_dict_slot *slot,
+                   enum weir_dict_kind kind, uint32_t index)
+{
+    uint32_t owner, other_owner;
+    struct weir_str text = row_key(rules, kind, index, &owner);
+    if (slot->kind != (unsigned)kind)
+        return false;
+    struct weir_str other = row_key(rules, kind, slot->index, &other_owner);
+    return owner == other_owner && weir_str_eq(text, other);
+}
+
+uint32_t weir_dict_add(struct weir_rules *rules, enum weir_dict_kind kind, uint32_t index,
+                       uint64_t owner)
+{
+    struct weir_dict *dict = &rules->dict;
+    uint32_t owner_number;
+    uint64_t hash = row_hash(rules, kind, row_key(rules, kind, index, &owner_number), owner);
+    uint64_t at = weir_dict_home(dict, hash);
+    WEIR_ASSERT(index <= WEIR_DICT_INDEX_MAX);
+    for (; dict->slots[at].hash; at = at + 1 == dict->size ? 0 : at + 1) {
+        if (dict->slots[at].hash != hash)
+            continue;
+        if (is_row(rules, &dict->slots[at], kind, index))
+            return dict->slots[at].index;
+        dict->has_collided = true;
+    }
+    dict->slots[at] = (struct weir_dict_slot){
+        .hash = hash,
+        .index = index & WEIR_DICT_INDEX_MAX,
+        .kind = (unsigned)kind & 7u,
+    };
     return WEIR_NONE;
+}
+
+uint64_t weir_node_hash(const struct weir_rules *rules, uint32_t node, uint64_t parent_hash)
+{
+    static const uint8_t KINDS[] = {
+        [WEIR_MATCH_EXACT] = WEIR_DICT_NODE,  [WEIR_MATCH_WILDCARD] = WEIR_DICT_NODE,
+        [WEIR_MATCH_REGEX] = WEIR_DICT_REGEX, [WEIR_MATCH_CIDR] = WEIR_DICT_CIDR,
+        [WEIR_MATCH_PATH] = WEIR_DICT_PATH,
+    };
+    const struct weir_node *n = &rules->nodes[node];
+    bool is_domain = n->parent == WEIR_NONE;
+    enum weir_dict_kind kind = is_domain ? WEIR_DICT_DOMAIN : (enum weir_dict_kind)KINDS[n->kind];
+    return row_hash(rules, kind, weir_node_text(n), parent_hash);
+}
+
+/* The number of the limit's tag among those that lie near, or 0. */
+static uint32_t tag_of(const struct weir_rules *rules, const struct weir_rule *rule)
+{
+    for (uint32_t i = 1; i <= rules->tag_count && rule->limit_count == 1; i++)
+        if (rules->tags[i] == rule->only.limit.tag)
+            return i;
+    return 0;
+}
+
+static void note_tag(struct weir_rules *rules, const struct weir_rule *rule)
+{
+    if (rule->limit_count == 1 && rules->tag_count < WEIR_TAGS_MAX && tag_of(rules, rule) == 0)
+        rules->tags[++rules->tag_count] = rule->only.limit.tag;
+}
+
+static uint64_t fold(uint64_t lengths)
+{
+    lengths |= lengths >> 32;
+    lengths |= lengths >> 16;
+    return (lengths | lengths >> 8) & 0xff;
+}
+
+struct weir_dict_slot weir_node_slot(const struct weir_rules *rules, uint32_t node, uint64_t hash)
+{
+    const struct weir_node *n = &rules->nodes[node];
+    const struct weir_children *level = n->level;
+    bool is_domain = n->parent == WEIR_NONE;
+    struct weir_dict_slot slot = {
+        .hash = hash,
+        .index = node & WEIR_DICT_INDEX_MAX,
+        .kind = is_domain ? WEIR_DICT_DOMAIN : WEIR_DICT_NODE,
+        .rule = WEIR_DICT_NO_RULE,
+        .is_plain = !n->is_cut && !n->is_shared && !n->has_overrides,
+    };
+    if (!is_domain && n->rule != WEIR_NONE) {
+        slot.rule = n->rule & WEIR_DICT_NO_RULE;
+        slot.tag = tag_of(rules, &rules->rules[n->rule]) & WEIR_TAGS_MAX;
+    }
+    if (level) {
+        slot.lengths = fold(level->lengths) & 0xff;
+        slot.has_underscore = level->has_underscore;
+        slot.has_special = level->pattern_count || level->cidrs || level->paths;
+    }
+    return slot;
+}
+
+void weir_dict_seal(struct weir_rules *rules)
+{
+    for (uint32_t i = 0; i < rules->rule_count; i++)
+        note_tag(rules, &rules->rules[i]);
+    for (uint64_t at = 0; at < rules->dict.size; at++) {
+        struct weir_dict_slot *slot = &rules->dict.slots[at];
+        if (slot->hash && (slot->kind == WEIR_DICT_NODE || slot->kind == WEIR_DICT_DOMAIN))
+            *slot = weir_node_slot(rules, slot->index, slot->hash);
+    }
+    for (uint32_t i = 0; i < rules->domain_count; i++) {
+        uint32_t node = rules->domains[i].node;
+        rules->domains[i].root = weir_node_slot(rules, node, weir_node_hash(rules, node, 0));
+    }
 }

@@ -11,10 +11,11 @@ const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, stru
     char key[WEIR_DICT_HEAD + WEIR_DOMAIN_LEN_MAX];
     if (name.len == 0 || name.len > WEIR_DOMAIN_LEN_MAX)
         return NULL;
-    weir_dict_head(key, WEIR_DICT_DOMAIN, WEIR_NONE);
+    weir_dict_head(key, WEIR_DICT_DOMAIN, 0);
     memcpy(key + WEIR_DICT_HEAD, name.ptr, name.len);
-    uint32_t node = weir_dict_find(rules, key, WEIR_DICT_HEAD + name.len);
-    return node == WEIR_NONE ? NULL : &rules->domains[rules->nodes[node].rule];
+    const struct weir_dict_slot *slot =
+        weir_dict_find(rules, weir_dict_hash(rules, key, WEIR_DICT_HEAD + name.len));
+    return slot ? &rules->domains[rules->nodes[slot->index].rule] : NULL;
 }
 
 bool weir_domain_is_atomic(const struct weir_domain *domain)
@@ -45,19 +46,19 @@ struct weir_rule *weir_rules_at(const struct weir_rules *rules, uint32_t index)
 
 uint32_t weir_rules_limit_count(const struct weir_rules *rules)
 {
-    return rules->limit_count;
+    return rules->numbered_count;
 }
 
 struct weir_limit *weir_rules_limit_at(const struct weir_rules *rules, uint32_t number)
 {
-    WEIR_ASSERT(number < rules->limit_count);
-    return &rules->limits[number].limit;
+    WEIR_ASSERT(number < rules->numbered_count);
+    return &rules->numbered[number]->limit;
 }
 
 uint32_t weir_rules_limit_number(const struct weir_rules *rules, const struct weir_limit *limit)
 {
     /* A limit is the first member of its row. */
     const struct weir_rule_limit *row = (const struct weir_rule_limit *)(const void *)limit;
-    WEIR_ASSERT(row >= rules->limits && row < rules->limits + rules->limit_count);
-    return (uint32_t)(row - rules->limits);
+    WEIR_ASSERT(row->number < rules->numbered_count && rules->numbered[row->number] == row);
+    return row->number;
 }

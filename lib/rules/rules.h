@@ -8,6 +8,10 @@
  * literal segments), CIDR (longest prefix), wildcards and regexes in the order of the file, bare
  * key - and what is chosen stays chosen.
  *
+ * A request's words are found by a keyed 64-bit hash of them, and not compared: with a key that
+ * nobody knows, chosen anew at every load, the odds that a word passes for another are 2^-64 for
+ * each one looked up.  (Words of the rules themselves are compared when they are loaded.)
+ *
  * Purity: match() does no I/O, reads no clock and allocates nothing.
  * Threads: a set is immutable after load, but for what store binding fills in before it is
  * published.
@@ -18,6 +22,7 @@
 #include "algo/limit.h"
 #include "base/maxima.h"
 
+#include <stddef.h>
 #include <weir/types.h>
 #include <weir/weir.h>
 
@@ -37,29 +42,49 @@ struct weir_rule_limit {
     uint8_t ipv4_prefix; /* for levels that are WEIR_PART_PREFIX; 0..32 */
     uint8_t ipv6_prefix; /* 0..128 */
     uint8_t ordinal;     /* position in the rule's list */
+    uint32_t number;     /* of this limit in the set */
 };
 
-/* A descriptor node that has a limit. */
+/* A descriptor node that has a limit.  Laid out for a processor that has to wait for it:
+ *
+ *     line 0   what a decision asks first, and its only limit up to the tag: the counter's name
+ *     line 1   the rest of that limit
+ *     line 2   what is told to callers, which no decision reads
+ */
 struct weir_rule {
-    struct weir_rule_info info;      /* of its first limit; what callers see */
-    struct weir_rule_limit *limits;  /* limit_count of them, at most WEIR_LIMITS_MAX */
+    _Alignas(64) uint64_t stats_id;  /* hash of domain and id: names its statistics in the table */
     const struct weir_str *replaces; /* names of other limits that this one replaces */
     uint32_t replaces_count;
-    uint32_t index; /* dense, 0.. in this set, in the order of the files */
-    uint8_t limit_count;
+    uint32_t index;        /* dense, 0.. in this set, in the order of the files */
+    uint32_t stat;         /* bound with the limits: the number under which it counts */
+    uint8_t limit_count;   /* at most WEIR_LIMITS_MAX */
     bool is_unlimited : 1; /* then limit_count is 0 */
     bool is_shadow : 1;
     bool is_quota : 1;
     bool has_detailed_metric : 1;
-    uint64_t stats_id; /* hash of domain and id: names its statistics in the table */
+    uint8_t unit; /* info.unit */
+    union {       /* weir_rule_limits() knows which */
+        struct weir_rule_limit only;
+        struct weir_rule_limit *several;
+    };
+    struct weir_rule_info info; /* of its first limit; what callers see */
 };
+_Static_assert(sizeof(struct weir_rule) == 192 && offsetof(struct weir_rule, info) == 128,
+               "a rule is three cache lines, of which a decision reads two");
+
+/* limit_count of them. */
+static inline const struct weir_rule_limit *weir_rule_limits(const struct weir_rule *rule)
+{
+    return rule->limit_count == 1 ? &rule->only : rule->several;
+}
 
 struct weir_domain; /* opaque: one domain's tree */
 
 /* What one descriptor met. */
 struct weir_match {
     const struct weir_rule *rule;         /* NULL: no limit applies */
-    const struct weir_rule_limit *limits; /* rule->limits, or those of a per-value override */
+    const struct weir_rule_limit *limits; /* the rule's, or those of a per-value override */
+    uint64_t tag; /* its only limit's, where that is known without reading it; else 0 */
     uint8_t limit_count;
     bool has_shared_parts;                    /* some part[] is not WEIR_PART_VALUE */
     uint8_t part[WEIR_ENTRIES_MAX];           /* enum weir_part for each entry */
@@ -94,6 +119,33 @@ uint64_t weir_domain_tag(const struct weir_domain *domain);
 /* Finds the rule of one descriptor.  entries must be within the maxima. */
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,
                       uint32_t entry_count, struct weir_match *out);
+
+/* The same in three steps, for who has something else to do while memory is on its way:
+ *
+ *     guess   where the rule will be looked for; starts to fetch that     reads the domain only
+ *     find    as match, but limits (unless overridden) and limit_count    reads no rule
+ *     settle  limits and limit_count                                      reads the rule
+ */
+#define WEIR_GUESSES_MAX 4 /* levels; what is deeper is found one by one */
+
+struct weir_guess {
+    uint64_t hash[WEIR_GUESSES_MAX];
+    uint8_t count;      /* 0: no exact value or bare key matches */
+    uint8_t with_value; /* bit i: hash[i] is of "key_value", not of "key" */
+};
+void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry *entries,
+                      uint32_t entry_count, struct weir_guess *out);
+void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *entries,
+                     uint32_t entry_count, const struct weir_guess *guess, struct weir_match *out);
+
+static inline void weir_rules_settle(struct weir_match *m)
+{
+    if (!m->rule)
+        return;
+    m->limit_count = m->rule->limit_count;
+    if (!m->limits)
+        m->limits = weir_rule_limits(m->rule);
+}
 
 /* The name of a descriptor's statistics, as envoyproxy/ratelimit makes it: the path of its rule,
  * with the request's values where detailed_metric or value_to_metric say so.  Returns its length,

@@ -47,9 +47,10 @@ bool weir_attribute_lookup(const struct weir_domain *domain, struct weir_str nam
         weir_dict_head(key, WEIR_DICT_MAP, attribute->number);
         if (from_value->len)
             memcpy(key + WEIR_DICT_HEAD, from_value->ptr, from_value->len);
-        uint32_t row = weir_dict_find(domain->rules, key, WEIR_DICT_HEAD + from_value->len);
-        if (row != WEIR_NONE) {
-            *value = domain->rules->map_rows[row].value;
+        uint64_t hash = weir_dict_hash(domain->rules, key, WEIR_DICT_HEAD + from_value->len);
+        const struct weir_dict_slot *slot = weir_dict_find(domain->rules, hash);
+        if (slot) {
+            *value = domain->rules->map_rows[slot->index].value;
             return true;
         }
     }
@@ -112,12 +113,13 @@ static bool cut_address(struct asking *a, struct weir_entry *entry)
 static bool cut_addresses(struct asking *a, struct weir_entry *entries, uint32_t count)
 {
     const struct weir_rules *rules = a->domain->rules;
-    const struct weir_node *node = &rules->nodes[a->domain->node];
+    struct weir_dict_slot at = a->domain->root;
     char work[WEIR_MATCH_WORK];
     for (uint32_t i = 0; i < count; i++) {
-        node = node->level ? weir_match_child(rules, node, &entries[i], work) : NULL;
-        if (!node)
+        at = weir_match_child(rules, at, &entries[i], work);
+        if (at.hash == 0)
             return true;
+        const struct weir_node *node = &rules->nodes[at.index];
         bool is_bare = node->text_len == node->key_len && !node->is_cut;
         if (is_bare && weir_str_eq(entries[i].key, WEIR_STR("remote_address")) &&
             !cut_address(a, &entries[i]))

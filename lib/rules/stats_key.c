@@ -34,20 +34,20 @@ size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_
 {
     const struct weir_rules *rules = domain->rules;
     const struct weir_node *path[WEIR_ENTRIES_MAX];
-    const struct weir_node *node = &rules->nodes[domain->node];
+    struct weir_dict_slot at = domain->root;
     struct writer w = {out, 0, out_len};
     char work[WEIR_MATCH_WORK];
     if (entry_count == 0 || entry_count > WEIR_ENTRIES_MAX)
         return 0;
     for (uint32_t i = 0; i < entry_count; i++) {
-        node = node->level ? weir_match_child(rules, node, &entries[i], work) : NULL;
-        if (!node)
+        at = weir_match_child(rules, at, &entries[i], work);
+        if (at.hash == 0)
             return 0;
-        path[i] = node;
+        path[i] = &rules->nodes[at.index];
     }
-    if (node->rule == WEIR_NONE)
+    if (at.rule == WEIR_DICT_NO_RULE)
         return 0;
-    bool is_detailed = rules->rules[node->rule].has_detailed_metric;
+    bool is_detailed = rules->rules[at.rule].has_detailed_metric;
     add(&w, domain->name);
     for (uint32_t i = 0; i < entry_count; i++) {
         bool is_own = (is_detailed || path[i]->has_value_to_metric) && !path[i]->is_shared;

@@ -4,13 +4,22 @@
  * them and a further simple rule costs its row in each and the text of its id:
  *
  *     nodes    one for each domain and descriptor; a child names its parent, not vice versa
- *     rules    one for each node that has a limit, in the order of the files
- *     limits   every counter of every rule, then those of overrides
+ *     rules    one for each node that has a limit, in the order of the files; a single limit lies
+ *              in its rule
+ *     limits   the counters of rules that have several, and those of overrides
  *
  * All children of all nodes are in one dictionary, keyed by (parent, "key_value"): a level has no
  * table of its own.  "key_value" is one text because envoyproxy/ratelimit matches it as one: (a,
  * b_c) and (a_b, c) are the same there, and so they are here.  What a hash cannot find (patterns,
  * networks, paths) hangs off the parent's level, which few nodes have.
+ *
+ * With many rules none of this is in the processor's caches, so what counts is how many places a
+ * request must see one after the other.  A child is hashed together with its parent's hash, not
+ * its number: so the places of a whole chain are known, and fetched, before the first is seen.
+ * And a slot of the dictionary says all that a request needs of a plain node:
+ *
+ *     entries -> slot, slot, ...  ->  rule   (all slots at once; the rule and its counter at once)
+ *                                 ->  counter
  *
  * Purity: plain data, immutable after load.  Threads: any.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -42,6 +51,7 @@ struct weir_node {
     bool has_overrides : 1;
     bool has_value_to_metric : 1;
 };
+_Static_assert(sizeof(struct weir_node) == 32, "a node is half a cache line");
 
 /* A wildcard or a regex, tried in the order of the file. */
 struct weir_pattern {
@@ -61,13 +71,14 @@ struct weir_children {
     struct weir_cidrs *cidrs;
     struct weir_paths *paths;
     uint32_t pattern_count;
+    bool has_underscore; /* in some text: else no "key_value" can match */
 };
 
 /* Another number for one value. */
 struct weir_override_row {
     struct weir_str value;
     uint32_t node;
-    uint32_t limit; /* the first of its rule's limit_count */
+    uint32_t limit; /* in limits: the first of its rule's limit_count */
 };
 
 /* One line of an attribute's map. */
@@ -86,40 +97,60 @@ struct weir_id_row {
     uint32_t domain, rule;
 };
 
+/* What a slot of the dictionary names; also how its key is told from others with the same bytes. */
+enum weir_dict_kind {
+    WEIR_DICT_NODE,     /* owner: the parent; exact values, wildcards, bare keys */
+    WEIR_DICT_DOMAIN,   /* a node too */
+    WEIR_DICT_REGEX,    /* a node too: found when it is written twice, never by a request */
+    WEIR_DICT_CIDR,     /* not in the dictionary: only for the hashes of its children */
+    WEIR_DICT_PATH,     /* nor this */
+    WEIR_DICT_OVERRIDE, /* owner: the node */
+    WEIR_DICT_MAP,      /* owner: the attribute */
+    WEIR_DICT_ID,       /* owner: the domain */
+};
+
+#define WEIR_DICT_INDEX_MAX ((1u << 25) - 1)
+#define WEIR_DICT_NO_RULE ((1u << 20) - 1)
+_Static_assert(WEIR_RULES_MAX <= WEIR_DICT_NO_RULE, "a slot can name every rule");
+
+/* Linear probing, at most 3/4 full.  Of a node it says all that matching asks, as long as the node
+ * is plain; weir_dict_seal() writes that when the whole tree is there. */
+struct weir_dict_slot {
+    uint64_t hash; /* of kind, owner and text; 0: free */
+    uint64_t index : 25;
+    uint64_t kind : 3;
+    uint64_t rule : 20;          /* WEIR_DICT_NO_RULE: no limit here */
+    uint64_t tag : 5;            /* which of rules->tags its only limit has; 0: none of them */
+    uint64_t lengths : 8;        /* of its children's texts: bit (length mod 8) */
+    uint64_t has_underscore : 1; /* in a text of its children */
+    uint64_t has_special : 1;    /* children that no hash finds */
+    uint64_t is_plain : 1;       /* values are as they are, and none is overridden */
+};
+_Static_assert(sizeof(struct weir_dict_slot) == 16, "four slots in a cache line");
+#define WEIR_TAGS_MAX 31
+
+struct weir_dict {
+    struct weir_dict_slot *slots;
+    uint64_t size;
+    struct weir_hash_key key;
+    bool has_collided; /* two different texts have one hash: 1 in 2^31 loads of 100,000 rules */
+};
+
 struct weir_domain {
     const struct weir_rules *rules;
     struct weir_str name;
     uint64_t tag;
     uint32_t node; /* root of its tree */
     bool is_atomic;
+    struct weir_dict_slot root; /* that node's */
+    /* Of all levels at one depth together: from what the place of a word is guessed. */
+    uint64_t lengths[WEIR_GUESSES_MAX];
+    uint8_t underscore_depths, special_depths; /* bit i: some level at depth i has such texts */
     struct weir_attribute *attributes;
     uint32_t attribute_count;
     struct weir_shape *shapes; /* WEIR_SHAPES_MAX of them, shape_count used */
     uint32_t shape_count;
     bool has_too_many_shapes;
-};
-
-/* What a slot of the dictionary names; also how its key is told from others with the same bytes. */
-enum weir_dict_kind {
-    WEIR_DICT_NODE,     /* owner: the parent; exact values, wildcards, bare keys */
-    WEIR_DICT_DOMAIN,   /* a node too */
-    WEIR_DICT_REGEX,    /* a node too: found when it is written twice, never by a request */
-    WEIR_DICT_OVERRIDE, /* owner: the node */
-    WEIR_DICT_MAP,      /* owner: the attribute */
-    WEIR_DICT_ID,       /* owner: the domain */
-};
-
-/* Linear probing, at most 3/4 full.  The print is half of the hash: a request that has no rule is
- * turned away without looking at any row. */
-struct weir_dict_slot {
-    uint32_t print;
-    uint32_t row; /* kind << 29 | index, + 1; 0: free */
-};
-
-struct weir_dict {
-    struct weir_dict_slot *slots;
-    uint32_t mask;
-    struct weir_hash_key key;
 };
 
 struct weir_rules {
@@ -128,28 +159,71 @@ struct weir_rules {
     struct weir_node *nodes;
     struct weir_rule *rules;
     struct weir_rule_limit *limits;
+    struct weir_rule_limit **numbered; /* every limit, wherever it lies */
     struct weir_domain *domains;
     struct weir_override_row *overrides;
     struct weir_map_row *map_rows;
     struct weir_id_row *ids;
     struct weir_regex *regexes; /* all of them, to be freed */
-    uint32_t node_count, rule_count, limit_count, domain_count;
+    uint32_t node_count, rule_count, limit_count, numbered_count, domain_count;
     uint32_t override_count, map_row_count, id_count, attribute_count;
+    uint32_t tag_count;
+    uint64_t tags[WEIR_TAGS_MAX + 1]; /* from 1: what most limits share, so it is near */
 };
 
 /* A key of the dictionary: 8 bytes of kind and owner, then the text, so that one hash covers both.
- */
+ * The owner of a node is its parent's hash; of an override, its node's number; of a line of a map,
+ * the attribute's; of an id, the domain's. */
 #define WEIR_DICT_HEAD 8u
 
-void weir_dict_head(char head[WEIR_DICT_HEAD], enum weir_dict_kind kind, uint32_t owner);
-/* The index, or WEIR_NONE.  key: head and text together, len of both. */
-uint32_t weir_dict_find(const struct weir_rules *rules, const char *key, size_t len);
+void weir_dict_head(char head[WEIR_DICT_HEAD], enum weir_dict_kind kind, uint64_t owner);
 /* Adds the row `index` of the kind's array, which must be filled in already.  Returns the index of
  * the row that has this key already, or WEIR_NONE when it was added. */
-uint32_t weir_dict_add(struct weir_rules *rules, enum weir_dict_kind kind, uint32_t index);
+uint32_t weir_dict_add(struct weir_rules *rules, enum weir_dict_kind kind, uint32_t index,
+                       uint64_t owner);
 /* Room for count keys; false: out of memory. */
 WEIR_MUST_CHECK bool weir_dict_init(struct weir_dict *dict, struct weir_arena *arena,
                                     uint64_t count, const struct weir_hash_key *key);
+/* Once all is added: writes into the slots what matching asks of nodes. */
+void weir_dict_seal(struct weir_rules *rules);
+
+/* The hash under which the children of a node are found. */
+uint64_t weir_node_hash(const struct weir_rules *rules, uint32_t node, uint64_t parent_hash);
+/* A slot as the dictionary would have it, for a node that may not be in it. */
+struct weir_dict_slot weir_node_slot(const struct weir_rules *rules, uint32_t node, uint64_t hash);
+
+/* key: head and text together, len of both. */
+static inline uint64_t weir_dict_hash(const struct weir_rules *rules, const char *key, size_t len)
+{
+    uint64_t hash = weir_siphash13(&rules->dict.key, key, len);
+    return hash ? hash : 1;
+}
+
+static inline uint64_t weir_dict_home(const struct weir_dict *dict, uint64_t hash)
+{
+    return (hash >> 32) * dict->size >> 32; /* size is below 2^32 */
+}
+
+static inline void weir_dict_fetch(const struct weir_rules *rules, uint64_t hash)
+{
+    __builtin_prefetch(&rules->dict.slots[weir_dict_home(&rules->dict, hash)]);
+}
+
+/* The slot, or NULL.  Compares hashes only: see rules.h. */
+static inline const struct weir_dict_slot *weir_dict_find(const struct weir_rules *rules,
+                                                          uint64_t hash)
+{
+    const struct weir_dict *dict = &rules->dict;
+    uint64_t at = weir_dict_home(dict, hash);
+    for (;;) {
+        const struct weir_dict_slot *slot = &dict->slots[at];
+        if (slot->hash == hash)
+            return slot;
+        if (slot->hash == 0)
+            return NULL;
+        at = at + 1 == dict->size ? 0 : at + 1;
+    }
+}
 
 static inline struct weir_str weir_node_text(const struct weir_node *node)
 {
@@ -170,10 +244,10 @@ static inline struct weir_str weir_node_value(const struct weir_node *node)
                              .len = (size_t)node->text_len - node->key_len - 1u};
 }
 
-/* match.c: the child that an entry meets, or NULL.  work holds WEIR_MATCH_WORK bytes. */
+/* match.c: the child of `at` that an entry meets, as a slot; its hash is 0 where there is none.
+ * For who walks down from domain->root.  work holds WEIR_MATCH_WORK bytes. */
 #define WEIR_MATCH_WORK (WEIR_DICT_HEAD + WEIR_KEY_LEN_MAX + 1 + WEIR_VALUE_LEN_MAX)
-const struct weir_node *weir_match_child(const struct weir_rules *rules,
-                                         const struct weir_node *parent,
-                                         const struct weir_entry *entry, char *work);
+struct weir_dict_slot weir_match_child(const struct weir_rules *rules, struct weir_dict_slot at,
+                                       const struct weir_entry *entry, char *work);
 
 #endif

@@ -25,7 +25,7 @@ static int close_arena(void **state)
 
 static void memory_is_zeroed_and_aligned_as_asked(void **state)
 {
-    for (size_t align = 1; align <= 16; align *= 2) {
+    for (size_t align = 1; align <= 64; align *= 2) {
         for (size_t bytes = 1; bytes < 100; bytes++) {
             char *at = weir_arena_alloc(*state, bytes, align);
             assert_non_null(at);
