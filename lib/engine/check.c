@@ -24,9 +24,11 @@ static int check_one(struct weir_session *s, const struct weir_request *request,
                      bool is_refund, struct weir_decision *out)
 {
     weir_plan_reset(s);
-    int err = weir_plan(s, weir_publish_hold(s), request, is_refund, false);
+    int err = weir_plan_open(s, weir_publish_hold(s), request, is_refund);
     if (err)
         return err;
+    weir_plan_find(s, &s->plans[0]);
+    weir_plan_fill(s, &s->plans[0], false);
     decide(s, &s->plans[0], now_ns, out);
     return 0;
 }
@@ -50,9 +52,13 @@ static size_t plan_some(struct weir_session *s, const struct weir_published *pub
     size_t planned = 0;
     weir_plan_reset(s);
     do {
-        results[planned] = weir_plan(s, published, &requests[planned], false, n > 1);
+        results[planned] = weir_plan_open(s, published, &requests[planned], false);
         planned++;
     } while (planned < n && weir_plan_has_room(s, requests[planned].descriptor_count));
+    for (uint32_t i = 0; i < s->plan_count; i++)
+        weir_plan_find(s, &s->plans[i]);
+    for (uint32_t i = 0; i < s->plan_count; i++)
+        weir_plan_fill(s, &s->plans[i], true);
     return planned;
 }
 

@@ -1,12 +1,13 @@
 /* engine.h - the inside of struct weir: a request comes in, a decision goes out.
  *
- *     plan    each descriptor -> its rule -> the counters that it meets     no state is touched
+ *     plan    each descriptor -> its rule -> the counters that it meets     no count is touched
  *     charge  each counter is taken, all of a descriptor or none            the store
  *     combine the statuses -> one answer
  *
  * A request is planned whole before anything is charged, for three reasons: a bad request must
- * count nothing, `replaces` must know all the rules that matched, and the memory of all counters
- * can be fetched at once.  A plan lives in the session, so a decision allocates nothing.
+ * count nothing, `replaces` must know all the rules that matched, and the memory of all rules and
+ * of all counters can be fetched at once.  A plan lives in the session, so a decision allocates
+ * nothing.
  *
  * Rules are published with one store (publish.h); a session holds the version that it last used.
  *
@@ -37,7 +38,6 @@ struct weir_published {
     uint64_t generation;
     uint32_t holds;              /* readers that are no sessions; under the engine's lock */
     struct weir_published *next; /* in the list of old versions; under the engine's lock */
-    uint32_t stats[];            /* by rule->index: the number under which a rule counts */
 };
 
 struct weir {
@@ -69,12 +69,16 @@ struct weir_charge {
 
 /* What one descriptor comes to. */
 struct weir_item {
+    const struct weir_descriptor *descriptor; /* the caller's; while planning only */
     const struct weir_rule *rule; /* NULL: nothing applies, or the request's own limit does */
+    const struct weir_rule_limit *overridden; /* by this value, instead of the rule's; or NULL */
     struct weir_charge *charges;
     uint32_t charge_count; /* 0: nothing to decide, the answer is OK */
     uint32_t stat;
     uint64_t hits;
+    uint64_t hash; /* of the entries as they are; 0: not known yet */
     enum weir_unit unit;
+    bool is_charged; /* planned: its charges are there */
     bool is_refund;
     bool is_unlimited;
     bool is_quota;
@@ -83,6 +87,7 @@ struct weir_item {
 
 /* What one request comes to. */
 struct weir_plan {
+    const struct weir_domain *domain; /* NULL: there is none of this name */
     struct weir_item *items;
     uint32_t item_count;
     bool is_atomic;
@@ -106,6 +111,7 @@ struct weir_session {
     struct weir_charge charges[WEIR_CHARGES_MAX];
     struct weir_charge *order[WEIR_CHARGES_MAX];
     struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
+    struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
     struct weir_match match;
     uint8_t *identity; /* WEIR_IDENTITY_MAX bytes */
 };

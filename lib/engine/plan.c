@@ -53,6 +53,8 @@ static int check_request(const struct weir_request *request)
 static void add_charge(struct weir_session *s, struct weir_item *item,
                        const struct weir_limit *limit, uint64_t key)
 {
+    if (item->charge_count == 0)
+        item->charges = &s->charges[s->charge_count];
     struct weir_charge *c = &item->charges[item->charge_count++];
     c->limit = limit;
     c->key = key;
@@ -75,19 +77,12 @@ static bool is_idle(const struct weir_match *m, const uint64_t *hashes, uint32_t
     return false;
 }
 
-static void charge_rule(struct weir_session *s, struct weir_item *item,
-                        const struct weir_descriptor *d)
+/* The rule's counters, where values are shared or cut: each may have a name of its own. */
+static void charge_matched(struct weir_session *s, struct weir_item *item)
 {
     const struct weir_hash_key *secret = weir_table_hash_key(s->engine->table);
+    const struct weir_descriptor *d = item->descriptor;
     const struct weir_match *m = &s->match;
-    if (!m->has_shared_parts) {
-        uint64_t hash = weir_identity_plain(secret, s->identity, d->entries, d->entry_count);
-        for (uint32_t i = 0; i < m->limit_count; i++) {
-            const struct weir_limit *limit = &m->limits[i].limit;
-            add_charge(s, item, limit, weir_identity_key(hash, limit->tag));
-        }
-        return;
-    }
     uint64_t hashes[WEIR_LIMITS_MAX];
     for (uint32_t i = 0; i < m->limit_count; i++) {
         const struct weir_limit *limit = &m->limits[i].limit;
@@ -98,61 +93,94 @@ static void charge_rule(struct weir_session *s, struct weir_item *item,
     }
 }
 
+static void charge_plain(struct weir_session *s, struct weir_item *item)
+{
+    const struct weir_rule *rule = item->rule;
+    const struct weir_rule_limit *limits =
+        item->overridden ? item->overridden : weir_rule_limits(rule);
+    for (uint32_t i = 0; i < rule->limit_count; i++) {
+        const struct weir_limit *limit = &limits[i].limit;
+        add_charge(s, item, limit, weir_identity_key(item->hash, limit->tag));
+    }
+}
+
 /* A limit that the request brings: a fixed window, whatever the rules say.  It has the identity of
  * a rule that has only unit and number, so it counts on with that rule's counter, as upstream. */
-static void plan_override(struct weir_session *s, struct weir_item *item,
-                          const struct weir_domain *domain, const struct weir_descriptor *d)
+static void charge_override(struct weir_session *s, struct weir_item *item,
+                            const struct weir_domain *domain)
 {
+    const struct weir_override *override = item->descriptor->override;
     struct weir_limit *limit = &s->overrides[item - s->items];
-    *limit = s->engine->overrides[d->override->unit];
-    limit->requests = limit->burst = d->override->requests_per_unit;
+    *limit = s->engine->overrides[override->unit];
+    limit->requests = limit->burst = override->requests_per_unit;
     struct weir_limit_spec spec = {.algorithm = WEIR_FIXED_WINDOW, .window_s = limit->window_s};
     limit->tag = weir_tag_limit(weir_domain_tag(domain), &spec, WEIR_STR(""), 0, 0);
-    item->unit = d->override->unit;
+    item->unit = override->unit;
+    add_charge(s, item, limit, weir_identity_key(item->hash, limit->tag));
+}
+
+static uint64_t name_entries(const struct weir_session *s, const struct weir_descriptor *d)
+{
     uint64_t hash = weir_identity_plain(weir_table_hash_key(s->engine->table), s->identity,
                                         d->entries, d->entry_count);
-    add_charge(s, item, limit, weir_identity_key(hash, limit->tag));
+    return hash ? hash : 1;
 }
 
-static void plan_rule(struct weir_session *s, struct weir_item *item,
-                      const struct weir_published *published, const struct weir_domain *domain,
-                      const struct weir_descriptor *d)
+static void open_item(struct weir_session *s, const struct weir_domain *domain,
+                      const struct weir_request *request, const struct weir_descriptor *d)
 {
-    weir_rules_match(domain, d->entries, d->entry_count, &s->match);
-    const struct weir_rule *rule = s->match.rule;
-    if (!rule)
-        return;
-    item->rule = rule;
-    item->stat = published->stats[rule->index];
-    item->unit = rule->info.unit;
-    item->is_unlimited = rule->is_unlimited;
-    item->is_shadow = rule->is_shadow;
-    item->is_quota |= rule->is_quota;
-    if (rule->is_unlimited)
-        item->is_quota = false;
-    else
-        charge_rule(s, item, d);
-}
-
-static void plan_descriptor(struct weir_session *s, const struct weir_published *published,
-                            const struct weir_domain *domain, const struct weir_request *request,
-                            const struct weir_descriptor *d)
-{
+    struct weir_guess *guess = &s->guesses[s->item_count];
     struct weir_item *item = &s->items[s->item_count++];
     *item = (struct weir_item){
-        .charges = &s->charges[s->charge_count],
+        .descriptor = d,
         .hits = d->has_hits                ? d->hits
                 : request->hits_addend > 1 ? request->hits_addend
                                            : 1,
         .is_refund = d->is_negative_hits,
         .is_quota = s->engine->options.quota_mode,
     };
-    if (!domain)
+    guess->count = 0;
+    if (domain && !d->override)
+        weir_rules_guess(domain, d->entries, d->entry_count, guess);
+    /* While what was guessed is on its way: nearly always there is a rule that needs this. */
+    if (domain && (d->override || guess->count > 0))
+        item->hash = name_entries(s, d);
+}
+
+static void find_item(struct weir_session *s, const struct weir_domain *domain,
+                      struct weir_item *item)
+{
+    const struct weir_descriptor *d = item->descriptor;
+    struct weir_match *m = &s->match;
+    weir_rules_find(domain, d->entries, d->entry_count, &s->guesses[item - s->items], m);
+    item->rule = m->rule;
+    if (!m->rule)
         return;
-    if (d->override)
-        plan_override(s, item, domain, d);
-    else if (d->entry_count > 0)
-        plan_rule(s, item, published, domain, d);
+    __builtin_prefetch(m->rule);
+    __builtin_prefetch((const char *)m->rule + 64);
+    if (m->has_shared_parts) { /* of which the session has room for one */
+        weir_rules_settle(m);
+        charge_matched(s, item);
+        item->is_charged = true;
+        return;
+    }
+    if (item->hash == 0)
+        item->hash = name_entries(s, d);
+    item->overridden = m->limits;
+    if (m->tag)
+        weir_local_prefetch(s->engine->table, weir_identity_key(item->hash, m->tag));
+}
+
+static void fill_item(struct weir_session *s, struct weir_item *item)
+{
+    const struct weir_rule *rule = item->rule;
+    item->stat = rule->stat;
+    item->unit = (enum weir_unit)rule->unit;
+    item->is_unlimited = rule->is_unlimited;
+    item->is_shadow = rule->is_shadow;
+    item->is_quota = (item->is_quota || rule->is_quota) && !rule->is_unlimited;
+    if (!item->is_charged)
+        charge_plain(s, item); /* none, of what is unlimited */
 }
 
 static bool is_replaced(const struct weir_plan *plan, struct weir_str name)
@@ -207,8 +235,8 @@ static const struct weir_domain *find_domain(struct weir_session *s,
     return s->domain;
 }
 
-int weir_plan(struct weir_session *s, const struct weir_published *published,
-              const struct weir_request *request, bool is_refund, bool is_batch)
+int weir_plan_open(struct weir_session *s, const struct weir_published *published,
+                   const struct weir_request *request, bool is_refund)
 {
     int err = check_request(request);
     if (err)
@@ -216,20 +244,41 @@ int weir_plan(struct weir_session *s, const struct weir_published *published,
     const struct weir_domain *domain = find_domain(s, published, request->domain);
     struct weir_plan *plan = &s->plans[s->plan_count++];
     *plan = (struct weir_plan){
+        .domain = domain,
         .items = &s->items[s->item_count],
         .item_count = request->descriptor_count,
         .is_atomic = domain && weir_domain_is_atomic(domain),
     };
-    uint32_t replaces = 0;
     for (uint32_t i = 0; i < request->descriptor_count; i++) {
-        plan_descriptor(s, published, domain, request, &request->descriptors[i]);
+        open_item(s, domain, request, &request->descriptors[i]);
+        plan->items[i].is_refund |= is_refund;
+    }
+    return 0;
+}
+
+void weir_plan_find(struct weir_session *s, struct weir_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->item_count && plan->domain; i++) {
         struct weir_item *item = &plan->items[i];
-        item->is_refund |= is_refund;
-        replaces += item->rule ? item->rule->replaces_count : 0;
+        if (!item->descriptor->override)
+            find_item(s, plan->domain, item);
+    }
+}
+
+void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batch)
+{
+    uint32_t replaces = 0;
+    for (uint32_t i = 0; i < plan->item_count && plan->domain; i++) {
+        struct weir_item *item = &plan->items[i];
+        if (item->descriptor->override)
+            charge_override(s, item, plan->domain);
+        if (!item->rule)
+            continue;
+        fill_item(s, item);
+        replaces += item->rule->replaces_count;
     }
     if (replaces > 0)
         drop_replaced(s, plan);
     if (is_batch || plan->item_count > 1)
         fetch(s, plan);
-    return 0;
 }

@@ -17,10 +17,20 @@ void weir_plan_reset(struct weir_session *s);
 /* Whether another request of so many descriptors fits beside those planned. */
 bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count);
 
-/* Plans one request.  is_refund: give back whatever the descriptors say.  is_batch: others will be
- * planned before this is charged, so its memory is fetched early.
+/* Three steps, each of which starts to fetch what the next one reads.  Who plans several requests
+ * takes each step for all of them before the next.
+ *
+ *     open   checks the request; guesses where its rules will be looked for, names its entries
+ *     find   its rules, and the counters of those that have one limit
+ *     fill   what the rules say, and all counters
+ */
+
+/* Begins a plan.  is_refund: give back whatever the descriptors say.
  * 0, or the errors of weir_check(); then the session is as before. */
-WEIR_MUST_CHECK int weir_plan(struct weir_session *s, const struct weir_published *published,
-                              const struct weir_request *request, bool is_refund, bool is_batch);
+WEIR_MUST_CHECK int weir_plan_open(struct weir_session *s, const struct weir_published *published,
+                                   const struct weir_request *request, bool is_refund);
+void weir_plan_find(struct weir_session *s, struct weir_plan *plan);
+/* is_batch: others will be filled before this is charged. */
+void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batch);
 
 #endif

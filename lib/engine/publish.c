@@ -35,12 +35,14 @@ int weir_publish(struct weir *w, struct weir_rules *take_rules)
     if (err)
         return err;
     uint32_t count = take_rules ? weir_rules_count(take_rules) : 0;
-    struct weir_published *p = calloc(1, sizeof(*p) + count * sizeof(p->stats[0]));
+    struct weir_published *p = calloc(1, sizeof(*p));
     if (!p)
         return WEIR_ERR_NOMEM;
     p->rules = take_rules;
-    for (uint32_t i = 0; i < count; i++)
-        p->stats[i] = weir_stats_claim(w->table, weir_rules_at(take_rules, i)->stats_id);
+    for (uint32_t i = 0; i < count; i++) {
+        struct weir_rule *rule = weir_rules_at(take_rules, i);
+        rule->stat = weir_stats_claim(w->table, rule->stats_id);
+    }
 
     pthread_mutex_lock(&w->lock);
     p->generation = atomic_load_explicit(&w->generation, memory_order_relaxed) + 1;

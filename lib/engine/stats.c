@@ -80,10 +80,11 @@ void weir_stats_rules(struct weir *w, void (*each)(void *ctx, const struct weir_
     uint32_t count = p->rules ? weir_rules_count(p->rules) : 0;
     struct weir_rule_stats one;
     for (uint32_t i = 0; i < count; i++) {
-        if (p->stats[i] == 0)
+        const struct weir_rule *rule = weir_rules_at(p->rules, i);
+        if (rule->stat == 0)
             continue;
-        one = (struct weir_rule_stats){.info = weir_rules_at(p->rules, i)->info};
-        read_counters(w->table, p->stats[i], &one);
+        one = (struct weir_rule_stats){.info = rule->info};
+        read_counters(w->table, rule->stat, &one);
         each(ctx, &one);
     }
     one = (struct weir_rule_stats){.info.id = WEIR_STR("other")};
