@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/headers.h"
+
+#include "base/str.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define SF_INTEGER_MAX UINT64_C(999999999999999) /* RFC 9651: 15 digits */
+
+int weir_dialects_read(struct weir_str text, uint32_t *dialects)
+{
+    static const struct {
+        struct weir_str name;
+        uint32_t dialect;
+    } known[] = {
+        {{"legacy", 6}, WEIR_DIALECT_LEGACY},
+        {{"ietf-11", 7}, WEIR_DIALECT_IETF_11},
+        {{"reset-epoch", 11}, WEIR_DIALECT_RESET_EPOCH},
+        {{"reset-delta", 11}, WEIR_DIALECT_RESET_DELTA},
+        {{"none", 4}, 0},
+    };
+    uint32_t found = 0;
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    for (;;) {
+        const char *comma = at < end ? memchr(at, ',', (size_t)(end - at)) : NULL;
+        const char *stop = comma ? comma : end;
+        size_t i = 0;
+        while (at < stop && *at == ' ')
+            at++;
+        struct weir_str word = {.ptr = at, .len = (size_t)(stop - at)};
+        while (i < sizeof(known) / sizeof(known[0]) && !weir_str_eq(known[i].name, word))
+            i++;
+        if (i == sizeof(known) / sizeof(known[0]))
+            return WEIR_ERR_INVALID;
+        found |= known[i].dialect;
+        if (!comma)
+            break;
+        at = comma + 1;
+    }
+    const uint32_t both = WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA;
+    if ((found & both) == both)
+        return WEIR_ERR_INVALID;
+    *dialects = found;
+    return 0;
+}
+
+/* ---- which status, and its numbers ---- */
+
+static bool is_told(const struct weir_status *s)
+{
+    return s->is_limited && !s->is_shadow;
+}
+
+static bool is_tighter(const struct weir_status *a, const struct weir_status *b)
+{
+    bool is_a_over = a->code == WEIR_CODE_OVER_LIMIT, is_b_over = b->code == WEIR_CODE_OVER_LIMIT;
+    if (is_a_over != is_b_over)
+        return is_a_over;
+    if (is_a_over)
+        return a->retry_after_ns > b->retry_after_ns;
+    return a->remaining != b->remaining ? a->remaining < b->remaining
+                                        : a->reset_after_ns > b->reset_after_ns;
+}
+
+const struct weir_status *weir_headers_tightest(const struct weir_decision *decision)
+{
+    const struct weir_status *best = NULL;
+    for (uint32_t i = 0; i < decision->status_count; i++) {
+        const struct weir_status *s = &decision->statuses[i];
+        if (is_told(s) && (!best || is_tighter(s, best)))
+            best = s;
+    }
+    return best;
+}
+
+static uint64_t whole_s(uint64_t ns)
+{
+    return ns / NS_PER_S + (ns % NS_PER_S != 0);
+}
+
+static uint64_t wait_s(const struct weir_status *s)
+{
+    uint64_t wait =
+        whole_s(s->retry_after_ns == WEIR_NEVER ? s->reset_after_ns : s->retry_after_ns);
+    return wait > 0 ? wait : 1;
+}
+
+/* ---- headers ---- */
+
+#define PUT_LINE(to, name, number)                                                                 \
+    do {                                                                                           \
+        WEIR_TEXT_PUT((to), name ": ");                                                            \
+        weir_text_put_number((to), (number));                                                      \
+        WEIR_TEXT_PUT((to), "\r\n");                                                               \
+    } while (0)
+
+static void put_legacy(struct weir_text *to, uint32_t dialects, const struct weir_status *s,
+                       bool is_refused, uint64_t now_ns)
+{
+    PUT_LINE(to, "X-Ratelimit-Limit", s->limit);
+    PUT_LINE(to, "X-Ratelimit-Remaining", s->remaining);
+    if (dialects & WEIR_DIALECT_RESET_EPOCH)
+        PUT_LINE(to, "X-Ratelimit-Reset", whole_s(now_ns + s->reset_after_ns));
+    else if (dialects & WEIR_DIALECT_RESET_DELTA)
+        PUT_LINE(to, "X-Ratelimit-Reset", whole_s(s->reset_after_ns));
+    if (is_refused)
+        PUT_LINE(to, "X-Ratelimit-Retry-After", wait_s(s));
+}
+
+static struct weir_str name_of(const struct weir_status *s)
+{
+    if (!s->rule)
+        return WEIR_STR("limit");
+    return s->rule->name.len > 0 ? s->rule->name : s->rule->id;
+}
+
+/* A structured field string: quotes and backslashes escaped, and ASCII only. */
+static void put_sf_string(struct weir_text *to, struct weir_str str)
+{
+    WEIR_TEXT_PUT(to, "\"");
+    for (size_t i = 0; i < str.len; i++) {
+        if (str.ptr[i] == '"' || str.ptr[i] == '\\')
+            WEIR_TEXT_PUT(to, "\\");
+        weir_text_put_printable(to, (struct weir_str){.ptr = str.ptr + i, .len = 1});
+    }
+    WEIR_TEXT_PUT(to, "\"");
+}
+
+static void put_sf_integer(struct weir_text *to, uint64_t number)
+{
+    weir_text_put_number(to, number < SF_INTEGER_MAX ? number : SF_INTEGER_MAX);
+}
+
+static uint64_t unit_s(enum weir_unit unit)
+{
+    static const uint32_t seconds[] = {
+        [WEIR_UNIT_SECOND] = 1,    [WEIR_UNIT_MINUTE] = 60,     [WEIR_UNIT_HOUR] = 3600,
+        [WEIR_UNIT_DAY] = 86400,   [WEIR_UNIT_MONTH] = 2592000, [WEIR_UNIT_YEAR] = 31536000,
+        [WEIR_UNIT_WEEK] = 604800,
+    };
+    return (size_t)unit < sizeof(seconds) / sizeof(seconds[0]) ? seconds[unit] : 0;
+}
+
+static void put_policy(struct weir_text *to, const struct weir_status *s)
+{
+    put_sf_string(to, name_of(s));
+    WEIR_TEXT_PUT(to, ";q=");
+    put_sf_integer(to, s->limit);
+    if (s->rule && s->rule->algorithm == WEIR_CONCURRENCY) {
+        WEIR_TEXT_PUT(to, ";qu=\"concurrent-requests\"");
+        return;
+    }
+    /* The window is known of a rule's first limit only, and of a bucket whose size is another
+     * number it would be a lie: w may be left out. */
+    bool is_sure = !s->rule || s->rule->requests_per_unit == s->limit;
+    uint64_t window_s = unit_s(s->unit) * (s->rule ? s->rule->unit_multiplier : 1);
+    if (is_sure && window_s > 0) {
+        WEIR_TEXT_PUT(to, ";w=");
+        put_sf_integer(to, window_s);
+    }
+}
+
+static void put_left(struct weir_text *to, const struct weir_status *s)
+{
+    put_sf_string(to, name_of(s));
+    WEIR_TEXT_PUT(to, ";r=");
+    put_sf_integer(to, s->remaining);
+    WEIR_TEXT_PUT(to, ";t=");
+    put_sf_integer(to, s->code == WEIR_CODE_OVER_LIMIT ? wait_s(s) : whole_s(s->reset_after_ns));
+}
+
+/* As many items as LIST_MAX bytes hold, the tightest first, each whole. */
+static void put_list(struct weir_text *to, const struct weir_decision *decision,
+                     const struct weir_status *tightest,
+                     void (*put)(struct weir_text *to, const struct weir_status *s))
+{
+    char space[WEIR_HEADERS_LIST_MAX];
+    struct weir_text list = weir_text_in(space, sizeof(space));
+    put(&list, tightest);
+    char *whole = list.has_overflowed ? list.begin : list.at;
+    for (uint32_t i = 0; i < decision->status_count && !list.has_overflowed; i++) {
+        const struct weir_status *s = &decision->statuses[i];
+        if (s == tightest || !is_told(s))
+            continue;
+        WEIR_TEXT_PUT(&list, ", ");
+        put(&list, s);
+        if (!list.has_overflowed)
+            whole = list.at;
+    }
+    weir_text_put(to, (struct weir_str){.ptr = space, .len = (size_t)(whole - space)});
+}
+
+static void put_ietf(struct weir_text *to, const struct weir_decision *decision,
+                     const struct weir_status *tightest)
+{
+    WEIR_TEXT_PUT(to, "RateLimit-Policy: ");
+    put_list(to, decision, tightest, put_policy);
+    WEIR_TEXT_PUT(to, "\r\nRateLimit: ");
+    put_list(to, decision, tightest, put_left);
+    WEIR_TEXT_PUT(to, "\r\n");
+}
+
+void weir_headers_write(struct weir_text *to, uint32_t dialects,
+                        const struct weir_decision *decision, uint64_t now_ns)
+{
+    const uint32_t trio = WEIR_DIALECT_LEGACY | WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA;
+    const struct weir_status *s = dialects ? weir_headers_tightest(decision) : NULL;
+    bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
+    if (s && (dialects & trio))
+        put_legacy(to, dialects, s, is_refused, now_ns);
+    if (s && (dialects & WEIR_DIALECT_IETF_11))
+        put_ietf(to, decision, s);
+    if (s && is_refused)
+        PUT_LINE(to, "Retry-After", wait_s(s));
+    if (is_refused)
+        WEIR_TEXT_PUT(to, "Cache-Control: no-store\r\n");
+}
+
+/* ---- the body of a refusal ---- */
+
+static void put_problem(struct weir_text *to, int status, const struct weir_decision *decision)
+{
+    bool is_first = true;
+    WEIR_TEXT_PUT(to,
+                  "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\","
+                  "\"title\":\"Request cannot be satisfied as assigned quota has been "
+                  "exceeded\",\"status\":");
+    weir_text_put_number(to, (uint64_t)status);
+    WEIR_TEXT_PUT(to, ",\"violated-policies\":[");
+    for (uint32_t i = 0; i < decision->status_count; i++) {
+        const struct weir_status *s = &decision->statuses[i];
+        if (!is_told(s) || s->code != WEIR_CODE_OVER_LIMIT)
+            continue;
+        if (!is_first)
+            WEIR_TEXT_PUT(to, ",");
+        WEIR_TEXT_PUT(to, "\"");
+        weir_text_put_json(to, name_of(s));
+        WEIR_TEXT_PUT(to, "\"");
+        is_first = false;
+    }
+    WEIR_TEXT_PUT(to, "]}\n");
+}
+
+struct weir_str weir_headers_refusal(struct weir_text *to, enum weir_refusal_body kind, int status,
+                                     const struct weir_decision *decision)
+{
+    if (kind == WEIR_REFUSAL_PROBLEM) {
+        put_problem(to, status, decision);
+        return WEIR_STR("application/problem+json");
+    }
+    WEIR_TEXT_PUT(to, "Too many requests\n");
+    return WEIR_STR("text/plain; charset=utf-8");
+}
