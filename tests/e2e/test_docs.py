@@ -205,3 +205,11 @@ def test_bounds_can_be_computed():
     for name, formula in rows:
         assert re.fullmatch(r"[LB0-9*+ ]+", formula), name
         assert eval(formula, {"L": 10, "B": 5}) >= 10
+
+
+def test_options_of_the_library_are_told():
+    options = text_of("include/weir/weir.h").split("struct weir_options {")[1].split("};")[0]
+    fields = re.findall(r"(\w+);", options)
+    assert len(fields) > 8
+    shown = text_of("docs/library.md")
+    assert [field for field in fields if f"`{field}`" not in shown and field != "log_ctx"] == []
