@@ -50,8 +50,8 @@ struct weir_options {
     bool merge_domains;     /* several files may speak of one domain */
     bool shadow_mode;       /* decide and count, but answer OK (global shadow mode) */
     bool quota_mode;        /* every limit is in quota mode */
-    bool virtual_time;      /* now_ns is the truth, also where it goes back by a little: for replays.
-                             * Otherwise up to two seconds are taken for a thread that is behind */
+    bool virtual_time;      /* now_ns is the truth, also where it goes back a little: for replays;
+                             * otherwise up to two seconds are taken for a thread that is behind */
     float near_limit_ratio; /* 0: 0.8 */
     weir_log_fn log;        /* NULL: silent */
     void *log_ctx;

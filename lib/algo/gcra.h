@@ -42,10 +42,11 @@ static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
     return g;
 }
 
-/* What is in use.  A state further ahead than an empty bucket was made by a process whose clock is
- * later: by a little where threads read the clock once a turn, and then it stands (to cut it would hand out
- * again, at every visit of the slower thread, what the faster one has taken); by more where the clock
- * went back, and then it is cut to an empty bucket, so that nobody is locked out for long. */
+/* What is in use.  A state further ahead than an empty bucket was made by a process whose clock
+ * is later: by a little where threads read the clock once a turn, and then it stands (to cut it
+ * would hand out again, at every visit of the slower thread, what the faster one has taken); by
+ * more where the clock went back, and then it is cut to an empty bucket, so that nobody is locked
+ * out for long. */
 static inline struct weir_span weir_gcra_ahead(const struct weir_gcra *g,
                                                const struct weir_tat *state, uint64_t now_ns)
 {

@@ -5,6 +5,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/sketch.h"
+#include "base/err.h"
 #include "base/str.h"
 #include "rules/compile.h"
 #include "rules/fields.h"
@@ -394,9 +395,11 @@ void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descript
     struct weir_rule *rule = &c->rules->rules[index];
     struct making m = {c, draft, cut, rule, weir_compile_tiers(cut)};
     uint32_t counters = draft->limit_count * m.tiers;
+    const struct weir_draft_limit *first = draft->limits;
+    WEIR_ASSERT(first);
     c->rules->nodes[node].rule = index;
     rule->index = index;
-    rule->is_unlimited = draft->limits->is_unlimited;
+    rule->is_unlimited = first->is_unlimited;
     rule->is_shadow = draft->is_shadow;
     rule->is_quota = draft->is_quota;
     rule->has_detailed_metric = draft->has_detailed_metric;
@@ -409,7 +412,7 @@ void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descript
     for (const struct weir_draft_limit *l = draft->limits; l; l = l->next)
         check_limit(&m, l);
     if (counters > WEIR_LIMITS_MAX) {
-        weir_report_error(c->report, draft->limits->at,
+        weir_report_error(c->report, first->at,
                           "%u limits times %u prefix tiers are more than %d counters",
                           draft->limit_count, m.tiers, WEIR_LIMITS_MAX);
         return;

@@ -5,13 +5,13 @@
 
 void weir_glob_init(struct weir_pattern *out, struct weir_str pattern)
 {
-    uint16_t stars = 0;
-    uint16_t last = 0;
-    for (uint16_t i = 0; i < pattern.len; i++) {
+    size_t stars = 0;
+    size_t last = 0;
+    for (size_t i = 0; i < pattern.len; i++) {
         if (pattern.ptr[i] != '*')
             continue;
         if (stars++ == 0)
-            out->prefix_len = i;
+            out->prefix_len = (uint16_t)i;
         last = i;
     }
     out->literal_len = (uint16_t)(pattern.len - stars);

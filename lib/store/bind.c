@@ -25,14 +25,13 @@ static uint64_t class_window_s(const struct weir_limit *limit, uint32_t *shift)
 /* Windows and logs count hits, which mean the same at any rate; an instant does not. */
 static bool needs_record(const struct weir_limit *limit)
 {
-    bool is_instant =
-        limit->algorithm == WEIR_LEAKY_BUCKET ||
-        (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval);
+    bool is_instant = limit->algorithm == WEIR_LEAKY_BUCKET ||
+                      (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval);
     return is_instant || limit->approx != NULL;
 }
 
-/* Limits of one tag that have rates of their own, and sketches of another shape (whose cells cannot be read
- * in this one), have records of their own. */
+/* Limits of one tag that have rates of their own, and sketches of another shape (whose cells
+ * cannot be read in this one), have records of their own. */
 static uint64_t record_id(const struct weir_limit *limit)
 {
     uint64_t id = limit->tag ^ weir_mix64(limit->variant);
@@ -77,10 +76,10 @@ int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
     uint32_t class = weir_window_class(table, window_s);
     if (class == WEIR_WINDOWS_MAX)
         return WEIR_ERR_FULL;
-    limit->window_class = (uint8_t)class;
+    limit->window_class = (uint8_t) class;
     limit->window_shift = (uint8_t)shift;
-    limit->record = needs_record(limit) ? weir_record_claim(table, record_id(limit))
-                                        : WEIR_NO_RECORD;
+    limit->record =
+        needs_record(limit) ? weir_record_claim(table, record_id(limit)) : WEIR_NO_RECORD;
     limit->lag_ms = limit->approx == NULL ? table->lag_ms : 0;
     limit->generation = 0;
     if (limit->record != WEIR_NO_RECORD)

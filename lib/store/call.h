@@ -33,12 +33,8 @@ static inline struct weir_call weir_call_of(struct weir_table *table,
                                             uint64_t hits, enum weir_op op,
                                             struct weir_verdict *out)
 {
-    return (struct weir_call){.table = table,
-                              .limit = limit,
-                              .now_ns = now_ns,
-                              .hits = hits,
-                              .op = op,
-                              .out = out};
+    return (struct weir_call){
+        .table = table, .limit = limit, .now_ns = now_ns, .hits = hits, .op = op, .out = out};
 }
 
 /* Whether the answer must leave a trace where the key has none yet. */
@@ -49,8 +45,8 @@ static inline bool weir_call_leaves_trace(const struct weir_call *call)
     return call->hits > 0 && (call->out->allowed || call->limit->count_rejected);
 }
 
-/* States too large for a slot (store/wide_state.c).  slot is NULL where the key has none.  True: done;
- * false: something has changed, find again. */
+/* States too large for a slot (store/wide_state.c).  slot is NULL where the key has none.  True:
+ * done; false: something has changed, find again. */
 bool weir_wide_apply(struct weir_call *call, const struct weir_home *home, union weir_u16b *slot,
                      union weir_u16b value);
 

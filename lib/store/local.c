@@ -15,7 +15,8 @@
 #define LEASE_BITS 14
 #define LEASE_MASK ((UINT64_C(1) << LEASE_BITS) - 1)
 
-/* Each kind of state: from a slot, through the algorithm, to a slot. ---------------------------- */
+/* Each kind of state: from a slot, through the algorithm, to a slot. ----------------------------
+ */
 
 static union weir_u16b step_window(struct weir_call *c, uint64_t fp, struct weir_window state)
 {
@@ -139,8 +140,7 @@ static union weir_u16b step_slot(struct weir_call *c, uint64_t fp, union weir_u1
                                                 (uint32_t)(body >> (2 * LEASE_BITS))}}
                 : (struct weir_leases){0});
     }
-    return step_tat(c, fp,
-                    kind == WEIR_KIND_TAT ? unpack_tat(c, value) : (struct weir_tat){0});
+    return step_tat(c, fp, kind == WEIR_KIND_TAT ? unpack_tat(c, value) : (struct weir_tat){0});
 }
 
 /* A key without a slot.  True: done. */
@@ -204,8 +204,8 @@ static bool is_closed(const struct weir_limit *limit, uint64_t hits, struct weir
 {
     if (limit->requests != 0)
         return false;
-    *out = (struct weir_verdict){.allowed = hits == 0,
-                                 .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
+    *out =
+        (struct weir_verdict){.allowed = hits == 0, .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
     return true;
 }
 
@@ -258,8 +258,7 @@ void weir_local_release(struct weir_table *table, const struct weir_limit *limit
                         uint64_t now_ns, uint64_t hits, uint64_t mark)
 {
     struct weir_verdict unused;
-    bool has_marks =
-        limit->algorithm == WEIR_CONCURRENCY || limit->algorithm == WEIR_LEAKY_BUCKET;
+    bool has_marks = limit->algorithm == WEIR_CONCURRENCY || limit->algorithm == WEIR_LEAKY_BUCKET;
     if (!has_marks || mark == 0 || limit->requests == 0)
         return;
     struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_RELEASE, &unused);

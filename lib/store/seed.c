@@ -13,9 +13,9 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A process whose clock was read a moment later may have counted in the next window already.  So near
- * the end of a window what was charged to the next one counts, too; elsewhere nobody can have been there, and what
- * its cells say is other keys'. */
+/* A process whose clock was read a moment later may have counted in the next window already.  So
+ * near the end of a window what was charged to the next one counts, too; elsewhere nobody can
+ * have been there, and what its cells say is other keys'. */
 static bool is_near_end(const struct weir_call *c, uint64_t window_ns)
 {
     uint64_t left_ns = window_ns - c->now_ns % window_ns;
@@ -36,7 +36,8 @@ static uint64_t spilled_ahead(const struct weir_call *c, uint64_t fp, uint64_t w
     return is_near_end(c, window_ns) ? spilled(c, fp, c->now_ns / window_ns + 1) : 0;
 }
 
-/* For states that are charged with all they hold to the class window that they were last seen in. */
+/* For states that are charged with all they hold to the class window that they were last seen in.
+ */
 static uint64_t spilled_lately(const struct weir_call *c, uint64_t fp, uint64_t window_ns)
 {
     uint64_t index = c->now_ns / window_ns;

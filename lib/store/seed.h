@@ -1,4 +1,5 @@
-/* seed.h - where a key starts that has no slot: from nothing, or from what the sketch remembers of it.
+/* seed.h - where a key starts that has no slot: from nothing, or from what the sketch remembers
+ * of it.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_STORE_SEED_H
@@ -9,7 +10,8 @@
 /* A slot value as the key might have left it; empty if it never had to leave. */
 union weir_u16b weir_seed_slot(const struct weir_call *call, uint64_t fp);
 
-/* How many hits a wide state must start with, and (for the weighted counter) in the window before. */
+/* How many hits a wide state must start with, and (for the weighted counter) in the window before.
+ */
 struct weir_seed_counts {
     uint64_t previous, current;
 };

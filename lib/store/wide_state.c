@@ -1,13 +1,15 @@
 /* wide_state.c - decisions on states that live in an extent.
  *
- * The slot says where the extent is; the extent's control word is what is decided on and swapped.  The slot's date
- * is moved on before the control word is, so that a slot never expires before its extent.
+ * The slot says where the extent is; the extent's control word is what is decided on and
+ * swapped.  The slot's date is moved on before the control word is, so that a slot never expires
+ * before its extent.
  *
  * A frozen control word (an eviction that did not finish, or a move) and a ring too small for a
- * raised limit lead to the same place: the state is frozen, copied into a new extent, and the slot is pointed
- * there.  Whoever gets there first wins; the others find again.
+ * raised limit lead to the same place: the state is frozen, copied into a new extent, and the
+ * slot is pointed there.  Whoever gets there first wins; the others find again.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/err.h"
 #include "store/call.h"
 #include "store/coarse.h"
 #include "store/seed.h"
@@ -39,7 +41,8 @@ static uint32_t cells_needed(const struct weir_limit *limit)
     return 0;
 }
 
-/* Each flavour: from a control word, through the algorithm, to a control word. ------------------ */
+/* Each flavour: from a control word, through the algorithm, to a control word. ------------------
+ */
 
 static union weir_u16b step_log(struct weir_call *c, const struct wide *w, union weir_u16b control)
 {
@@ -86,7 +89,8 @@ static union weir_u16b step(struct weir_call *c, const struct wide *w, union wei
     return step_slide(c, control);
 }
 
-/* A new extent. --------------------------------------------------------------------------------- */
+/* A new extent. ---------------------------------------------------------------------------------
+ */
 
 static bool claim_extent(struct weir_call *c, uint64_t fp, const union weir_u16b *slot,
                          struct wide *out)
@@ -110,8 +114,9 @@ static void store_control(struct weir_extent *extent, union weir_u16b control)
         ;
 }
 
-/* The first control word, with what the sketch remembers.  Numbers that may begin anywhere begin somewhere
- * else each time, so that no control word of an earlier owner can be mistaken for one of ours. */
+/* The first control word, with what the sketch remembers.  Numbers that may begin anywhere begin
+ * somewhere else each time, so that no control word of an earlier owner can be mistaken for one
+ * of ours. */
 static union weir_u16b first_control(struct weir_call *c, const struct wide *w, uint64_t fp,
                                      struct weir_seed_counts seed)
 {
@@ -129,10 +134,8 @@ static union weir_u16b first_control(struct weir_call *c, const struct wide *w, 
     if (w->ref.flavour == WEIR_WIDE_LOG) {
         uint64_t most = w->capacity;
         uint32_t run = (uint32_t)(seed.current < most ? seed.current : most);
-        struct weir_log log = {.last_ns = c->now_ns,
-                               .head = (uint32_t)(nonce % w->capacity),
-                               .len = run,
-                               .run = run};
+        struct weir_log log = {
+            .last_ns = c->now_ns, .head = (uint32_t)(nonce % w->capacity), .len = run, .run = run};
         return weir_wide_pack_log(&log, nonce >> 63);
     }
     struct weir_slide slide = {.index = c->now_ns / c->limit->window_ns,
@@ -188,7 +191,8 @@ static void answer_untraced(struct weir_call *c, uint64_t fp)
         return;
     }
     struct weir_extent nothing = {0};
-    struct wide w = {.extent = &nothing, .capacity = c->limit->requests,
+    struct wide w = {.extent = &nothing,
+                     .capacity = c->limit->requests,
                      .ref = {.flavour = flavour_of(c->limit)}};
     union weir_u16b zero = {.lo = 0, .hi = 0};
     uint64_t blank_cells[WEIR_BUCKETS_MAX + 1];
@@ -243,6 +247,7 @@ static void copy_state(const struct wide *from, union weir_u16b frozen, struct w
     union weir_u16b control = frozen;
     if (from->ref.flavour == WEIR_WIDE_LOG) {
         struct weir_log log = weir_wide_unpack_log(frozen, from->capacity);
+        WEIR_ASSERT(to->capacity > 0);
         uint32_t len = log.len < to->capacity ? log.len : to->capacity;
         for (uint32_t rank = 1; rank <= len; rank++) {
             uint32_t at = (log.head + from->capacity - rank) % from->capacity;
@@ -273,7 +278,8 @@ static void move(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union 
         return;
     struct wide to;
     if (!claim_extent(c, fp, slot, &to)) {
-        /* No room to move: charged to the sketch, it starts again from there, coarsely if need be. */
+        /* No room to move: charged to the sketch, it starts again from there, coarsely if need be.
+         */
         const union weir_u16b empty = {.lo = 0, .hi = 0};
         if (weir_wide_evict(c->table, value, c->now_ns) && weir_cas16(slot, value, empty))
             weir_wide_release(c->table, value);
@@ -286,8 +292,8 @@ static void move(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union 
         weir_extent_release(c->table, to.ref.unit, fp);
 }
 
-/* The slot points to an extent that is not the key's: its maker was taken for dead.  Nothing was counted in
- * it since, so the slot is as good as empty. */
+/* The slot points to an extent that is not the key's: its maker was taken for dead.  Nothing was
+ * counted in it since, so the slot is as good as empty. */
 static void forget(union weir_u16b *slot, union weir_u16b value)
 {
     const union weir_u16b empty = {.lo = 0, .hi = 0};
@@ -300,8 +306,8 @@ static bool date_slot(const struct weir_call *c, union weir_u16b *slot, union we
     uint64_t index = c->now_ns / c->limit->window_ns;
     if (weir_slot_index(*value) >= index)
         return true;
-    union weir_u16b dated = slot_value(c, weir_slot_fp(*value),
-                                       weir_wide_unpack_ref(weir_slot_body(*value)), index);
+    union weir_u16b dated =
+        slot_value(c, weir_slot_fp(*value), weir_wide_unpack_ref(weir_slot_body(*value)), index);
     if (!weir_cas16(slot, *value, dated))
         return false;
     *value = dated;

@@ -1,9 +1,10 @@
 /* clock.c - one clock for all processes on a table.
  *
- * It runs on CLOCK_BOOTTIME, which never steps and is the same for every process of a boot, from a
- * common origin in the file: so all of them see a window end at one instant, whatever is done to the
- * wall clock.  From time to time somebody compares with the wall clock: behind it by more than a
- * second, the clock steps forward; ahead of it, it runs at 90% until it is not.  It never goes back.
+ * It runs on CLOCK_BOOTTIME, which never steps and is the same for every process of a boot, from
+ * a common origin in the file: so all of them see a window end at one instant, whatever is done
+ * to the wall clock.  From time to time somebody compares with the wall clock: behind it by more
+ * than a second, the clock steps forward; ahead of it, it runs at 90% until it is not.  It never
+ * goes back.
  *
  * The origin is {boot time, slow?, time then}, changed by one 16-byte swap at the instant that it
  * names, so that no reader sees a jump back.

@@ -21,8 +21,7 @@ static uint64_t sum_counters(const struct weir_table *table, size_t offset)
     return sum;
 }
 
-void weir_table_stats(const struct weir_table *table, uint64_t now_ns,
-                      struct weir_table_stats *out)
+void weir_table_stats(const struct weir_table *table, uint64_t now_ns, struct weir_table_stats *out)
 {
     *out = (struct weir_table_stats){
         .file_bytes = table->map.file_bytes,
@@ -59,7 +58,7 @@ void weir_table_layout(const struct weir_table *table, struct weir_table_geometr
 static void view_of(const struct weir_table *table, union weir_u16b value,
                     struct weir_slot_view *out)
 {
-    static const char *const names[] = {"empty", "claim", "window",   "slide", "tick",
+    static const char *const names[] = {"empty",  "claim", "window",   "slide", "tick",
                                         "leases", "wide",  "reserved", "bucket"};
     enum weir_kind kind = weir_slot_kind(value);
     uint64_t body = weir_slot_body(value);

@@ -4,14 +4,15 @@
 #include "algo/limit.h"
 
 #define UNITS_PER_CHUNK (WEIR_CHUNK_BYTES / WEIR_UNIT_BYTES)
-#define CHUNK_CONTINUES UINT32_MAX   /* belongs to the object that began in an earlier chunk */
+#define CHUNK_CONTINUES UINT32_MAX    /* belongs to the object that began in an earlier chunk */
 #define CHUNK_SKETCH (UINT32_MAX - 1) /* belongs to a sketch, for good */
 #define NONCE_MASK ((UINT64_C(1) << WEIR_FP_SHIFT) - 1)
 /* Longer than any live process takes from claiming an extent to linking it. */
 #define LINK_PATIENCE_S 30u
 #define TRIES_MAX 64u
 
-/* Objects come in sizes an eighth apart, so that at most an eighth is wasted and chunks are shared. */
+/* Objects come in sizes an eighth apart, so that at most an eighth is wasted and chunks are shared.
+ */
 static uint64_t units_for(uint32_t cells)
 {
     uint64_t bytes = sizeof(struct weir_extent) + (uint64_t)cells * 8;
@@ -90,9 +91,10 @@ struct weir_extent *weir_extent_at(const struct weir_table *table, uint32_t unit
     if (class == 0 || class >= CHUNK_SKETCH)
         return NULL;
     uint64_t within = unit % UNITS_PER_CHUNK;
-    bool fits = class <= UNITS_PER_CHUNK
-                    ? within % class == 0 && within + class <= UNITS_PER_CHUNK
-                    : within == 0 && (uint64_t)unit + class <= table->extent_chunks * UNITS_PER_CHUNK;
+    bool fits =
+        class <= UNITS_PER_CHUNK
+            ? within % class == 0 && within + class <= UNITS_PER_CHUNK
+            : within == 0 && (uint64_t)unit + class <= table->extent_chunks * UNITS_PER_CHUNK;
     return fits ? at_unit(table, unit) : NULL;
 }
 
@@ -179,7 +181,8 @@ uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, const union we
         return unit;
     uint64_t chunks = (units + UNITS_PER_CHUNK - 1) / UNITS_PER_CHUNK;
     uint64_t chunk = claim_run(table, chunks, (uint32_t)units, CHUNK_CONTINUES);
-    if (chunk != UINT64_MAX && claim_object(table, chunk * UNITS_PER_CHUNK, owner, home, now_s, false))
+    if (chunk != UINT64_MAX &&
+        claim_object(table, chunk * UNITS_PER_CHUNK, owner, home, now_s, false))
         return (uint32_t)(chunk * UNITS_PER_CHUNK);
     return claim_among(table, units, owner, home, now_s, true);
 }
@@ -208,7 +211,7 @@ uint64_t weir_extent_bytes_used(const struct weir_table *table)
         for (uint64_t i = 0; i < objects; i++) {
             const struct weir_extent *e = at_unit(table, chunk * UNITS_PER_CHUNK + i * class);
             if (__atomic_load_n(&e->owner, __ATOMIC_RELAXED) != 0)
-                used += (uint64_t)class * WEIR_UNIT_BYTES;
+                used += (uint64_t) class * WEIR_UNIT_BYTES;
         }
     }
     return used;

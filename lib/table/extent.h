@@ -2,14 +2,16 @@
  *
  *     control 16 | owner 8 | home 8 | cells ...
  *
- * `control` is to a wide state what a slot is to a small one: all that changes, changed by one 16-byte
- * swap.  Its highest bit freezes it: a frozen state is only read, to be charged or moved.  `owner` names the
- * key (fingerprint and a nonce); who comes through a slot checks it after reading control, so an
- * extent that was given to another key is noticed.  `home` says which slot was to point here, and since when: an extent
- * that its slot does not point to, though it has had the time, belonged to a process that died, and is free.
+ * `control` is to a wide state what a slot is to a small one: all that changes, changed by one
+ * 16-byte swap.  Its highest bit freezes it: a frozen state is only read, to be charged or
+ * moved.  `owner` names the key (fingerprint and a nonce); who comes through a slot checks it
+ * after reading control, so an extent that was given to another key is noticed.  `home` says
+ * which slot was to point here, and since when: an extent that its slot does not point to, though
+ * it has had the time, belonged to a process that died, and is free.
  *
- * The region is cut into chunks of 64 KiB.  A chunk is given to one size of object on first use and
- * keeps it; larger objects take chunks that follow each other.  Objects of one size fill a chunk like slots.
+ * The region is cut into chunks of 64 KiB.  A chunk is given to one size of object on first use
+ * and keeps it; larger objects take chunks that follow each other.  Objects of one size fill a
+ * chunk like slots.
  *
  * Threads: any number, in any number of processes.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TABLE_EXTENT_H

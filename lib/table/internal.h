@@ -46,10 +46,11 @@ static inline uint64_t weir_class_window_s(const struct weir_table *table, uint3
 
 /* Adds one to a counter of the table; any key's bucket number spreads the lines. */
 #define WEIR_TABLE_COUNT(table, spread, which)                                                     \
-    ((void)__atomic_fetch_add(                                                                     \
-        &(table)->header->counters[(spread) % WEIR_COUNTER_SHARDS].which, 1, __ATOMIC_RELAXED))
+    ((void)__atomic_fetch_add(&(table)->header->counters[(spread) % WEIR_COUNTER_SHARDS].which, 1, \
+                              __ATOMIC_RELAXED))
 
-/* table/open.c: the same hash key and window classes, so that the same requests meet the same states. */
+/* table/open.c: the same hash key and window classes, so that the same requests meet the same
+ * states. */
 void weir_table_take_identity(struct weir_table *to, const struct weir_table *from);
 
 /* table/clock.c: the state of the clock in a new file, and its check on attaching. */

@@ -1,10 +1,11 @@
-/* layout.h - the bytes of a table file.  docs/table-format.md draws them; the asserts keep both true.
+/* layout.h - the bytes of a table file.  docs/table-format.md draws them; the asserts keep both
+ * true.
  *
  *     header | slots | sketch | records | statistics | extents
  *
- * All numbers are little-endian, all places are offsets from the start of the file, every part starts
- * on a page.  The sizes of the parts follow from the five counts in the header, so that a reader
- * recomputes them and refuses a file in which they disagree.
+ * All numbers are little-endian, all places are offsets from the start of the file, every part
+ * starts on a page.  The sizes of the parts follow from the five counts in the header, so that a
+ * reader recomputes them and refuses a file in which they disagree.
  *
  * A slot is 16 bytes, {state, fingerprint}, and is changed only by one 16-byte swap:
  *
@@ -18,7 +19,7 @@
  * The kind says when a slot may be forgotten without asking the rule that made it:
  *
  *     EMPTY   zero                                    at once
- *     CLAIM   lo = when it was made, body = nonce     holds no count; after CLAIM_LIFE, or for its key
+ *     CLAIM   lo = when it was made, body = nonce     holds no count: when it is old
  *     TAT     when the bucket is full again           then
  *     WINDOW  index, count 42                         end of window `index`
  *     SLIDE   index, previous 21, current 21          end of the window after it
@@ -70,9 +71,9 @@ struct weir_bucket {
 /* Counters of the table itself, spread over lines so that two inserters seldom share one. */
 struct weir_table_counters {
     uint64_t insertions;
-    uint64_t evictions;      /* live keys that had to leave; the sketch remembers them */
-    uint64_t seeds;          /* keys that came back with what the sketch remembered */
-    uint64_t fallbacks;      /* wide states that found no extent and were counted coarsely */
+    uint64_t evictions; /* live keys that had to leave; the sketch remembers them */
+    uint64_t seeds;     /* keys that came back with what the sketch remembered */
+    uint64_t fallbacks; /* wide states that found no extent and were counted coarsely */
     uint64_t spare[4];
 };
 
@@ -116,9 +117,9 @@ static_assert(offsetof(struct weir_table_header, counters) % 64 == 0, "a line fo
 
 /* What the table remembers of one limit: the rates that its buckets may be dated in. */
 struct weir_record {
-    uint64_t id;                        /* the limit's tag; 0: free */
-    uint64_t rate[WEIR_GENERATIONS];    /* sequence number << 32 | requests per window */
-    uint64_t approx_offset;             /* counting: approximate: where in the extents, plus 1 */
+    uint64_t id;                     /* the limit's tag; 0: free */
+    uint64_t rate[WEIR_GENERATIONS]; /* sequence number << 32 | requests per window */
+    uint64_t approx_offset;          /* counting: approximate: where in the extents, plus 1 */
     uint64_t approx_bytes;
     uint64_t spare;
 };
@@ -176,7 +177,7 @@ static inline union weir_u16b weir_slot_pack(uint64_t fp, enum weir_kind kind, u
                                              uint64_t index, uint64_t body)
 {
     union weir_u16b s;
-    s.hi = fp << WEIR_FP_SHIFT | (uint64_t)kind << 18 | (uint64_t)class << 12 |
+    s.hi = fp << WEIR_FP_SHIFT | (uint64_t)kind << 18 | (uint64_t) class << 12 |
            body >> WEIR_BODY_LOW_BITS;
     s.lo = index << WEIR_BODY_LOW_BITS | (body & ((UINT64_C(1) << WEIR_BODY_LOW_BITS) - 1));
     return s;

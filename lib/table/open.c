@@ -1,8 +1,9 @@
 /* open.c - makes table files, and attaches to them with suspicion.
  *
- * A new file is made under another name, allocated to its last byte (a /dev/shm that is too small must be an error
- * now, not a SIGBUS in the middle of a decision), filled in, and only then linked to its name: nobody
- * ever sees half a table.  An existing file is believed only after every number in it has been recomputed.
+ * A new file is made under another name, allocated to its last byte (a /dev/shm that is too small
+ * must be an error now, not a SIGBUS in the middle of a decision), filled in, and only then
+ * linked to its name: nobody ever sees half a table.  An existing file is believed only after
+ * every number in it has been recomputed.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
@@ -69,10 +70,11 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Divides a file.  By default: a third for slots and nine sixteenths for the sketch that stands behind them; the rest for
- * wide states, rates and statistics.  After a flood of ten times the slots the sketch holds 6.5 keys for each cell of
- * a row where all of it is of one sort, and 10.7 where windows and buckets share it.  Up to 11.8 fewer than one fresh key
- * in a thousand reads 10 (tests/stress/false_refusals.c has the formula); above, it soon is all of them. */
+/* Divides a file.  By default: a third for slots and nine sixteenths for the sketch that stands
+ * behind them; the rest for wide states, rates and statistics.  After a flood of ten times the
+ * slots the sketch holds 6.5 keys for each cell of a row where all of it is of one sort, and 10.7
+ * where windows and buckets share it.  Up to 11.8 fewer than one fresh key in a thousand reads 10
+ * (tests/stress/false_refusals.c has the formula); above, it soon is all of them. */
 static void plan(struct weir_table_header *h, const struct weir_table_geometry *g)
 {
     uint64_t slots_bytes = round_up(g->slots * 16, sizeof(struct weir_bucket));
@@ -81,8 +83,7 @@ static void plan(struct weir_table_header *h, const struct weir_table_geometry *
         file = g->slots != 0 ? slots_bytes : WEIR_TABLE_BYTES_DEFAULT;
     h->stats_rules = most(16, least(WEIR_STATS_RULES_MAX + 1, file / 20000));
     h->records = g->records != 0 ? g->records : most(64, file / 64 / sizeof(struct weir_record));
-    uint64_t extent_bytes = (g->extent_bytes != 0 ? g->extent_bytes : file / 16) +
-                            g->approx_bytes;
+    uint64_t extent_bytes = (g->extent_bytes != 0 ? g->extent_bytes : file / 16) + g->approx_bytes;
     h->extent_chunks = least(most(1, extent_bytes / WEIR_CHUNK_BYTES),
                              WEIR_EXTENT_UNITS_MAX * WEIR_UNIT_BYTES / WEIR_CHUNK_BYTES);
     uint64_t for_keys = file > g->approx_bytes ? file - g->approx_bytes : 0;
@@ -153,7 +154,7 @@ static void point_into(struct weir_table *t, void *base)
     t->extents = at + t->map.extents_at + round_up(t->extent_chunks * 4, WEIR_PAGE);
 }
 
-/* A handle on a mapping.  The only memory that a process keeps beside the file. */
+/* alloc: a handle on a mapping, the only memory that a process keeps beside the file. */
 static int new_handle(struct weir_table **out, void *base, const char *path)
 {
     struct weir_table *t = calloc(1, sizeof *t); /* alloc: once for each open */
@@ -165,12 +166,14 @@ static int new_handle(struct weir_table **out, void *base, const char *path)
         free(t);
         return WEIR_ERR_NOMEM;
     }
+    WEIR_ASSERT(base != NULL);
     point_into(t, base);
     t->lag_ms = WEIR_CLOCK_LAG_S * 1000;
     *out = t;
     return 0;
 }
 
+/* alloc: what new_handle() made goes. */
 void weir_table_close(struct weir_table *table)
 {
     if (table == NULL)
@@ -180,17 +183,22 @@ void weir_table_close(struct weir_table *table)
     free(table);
 }
 
-/* Every count small enough that the sums below cannot overflow, and the sum equal to the file. */
+/* Every count small enough that their sum cannot overflow, and none of them nothing. */
+static bool counts_are_sane(const struct weir_table_header *h)
+{
+    const uint64_t counts[] = {h->buckets, h->sketch_cells, h->records, h->stats_rules,
+                               h->extent_chunks};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i] == 0 || counts[i] > UINT64_C(1) << 50)
+            return false;
+    return h->buckets >= 2 && h->sketch_cells >= 64 && h->window_regions >= 1 &&
+           h->window_regions <= WEIR_SKETCH_REGIONS_MAX && h->bucket_share >= 1 &&
+           h->bucket_share <= 7;
+}
+
 static bool sizes_agree(const struct weir_table_header *h, uint64_t file_bytes)
 {
-    const uint64_t most_of_all = UINT64_C(1) << 50;
-    if (h->buckets > most_of_all || h->sketch_cells > most_of_all || h->records > most_of_all ||
-        h->stats_rules > most_of_all || h->extent_chunks > most_of_all)
-        return false;
-    return h->buckets >= 2 && h->sketch_cells >= 64 && h->records >= 1 && h->stats_rules >= 1 &&
-           h->extent_chunks >= 1 && h->window_regions >= 1 &&
-           h->window_regions <= WEIR_SKETCH_REGIONS_MAX && h->bucket_share >= 1 &&
-           h->bucket_share <= 7 && h->file_bytes == file_bytes && map_of(h).file_bytes == file_bytes;
+    return counts_are_sane(h) && h->file_bytes == file_bytes && map_of(h).file_bytes == file_bytes;
 }
 
 static int believe(const struct weir_table_header *h, uint64_t file_bytes, const char *path,
@@ -200,10 +208,11 @@ static int believe(const struct weir_table_header *h, uint64_t file_bytes, const
         return refuse(WEIR_ERR_TABLE, why, why_len,
                       "%s: not a weir table; name another path, or remove the file", path);
     if (h->version != WEIR_TABLE_VERSION)
-        return refuse(WEIR_ERR_TABLE, why, why_len,
-                      "%s: table version %u, this weir reads version %u; use the weir that made it, "
-                      "or remove the file",
-                      path, h->version, WEIR_TABLE_VERSION);
+        return refuse(
+            WEIR_ERR_TABLE, why, why_len,
+            "%s: table version %u, this weir reads version %u; use the weir that made it, "
+            "or remove the file",
+            path, h->version, WEIR_TABLE_VERSION);
     if (h->header_bytes != sizeof *h || h->checksum != checksum_of(h))
         return refuse(WEIR_ERR_TABLE, why, why_len,
                       "%s: the table's header is damaged; remove the file to start afresh", path);
@@ -215,8 +224,7 @@ static int believe(const struct weir_table_header *h, uint64_t file_bytes, const
     return 0;
 }
 
-static int map_file(int fd, uint64_t bytes, const char *path, void **out, char *why,
-                    size_t why_len)
+static int map_file(int fd, uint64_t bytes, const char *path, void **out, char *why, size_t why_len)
 {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
@@ -239,7 +247,8 @@ static int attach_fd(struct weir_table **out, int fd, const char *path, char *wh
     uint64_t file_bytes = (uint64_t)st.st_size;
     if (file_bytes < WEIR_PAGE || pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
         return refuse(WEIR_ERR_TABLE, why, why_len,
-                      "%s: too short for a weir table (%" PRIu64 " bytes); remove the file to start afresh",
+                      "%s: too short for a weir table (%" PRIu64
+                      " bytes); remove the file to start afresh",
                       path, file_bytes);
     int err = believe(&header, file_bytes, path, why, why_len);
     void *base = NULL;
@@ -294,8 +303,8 @@ static int fill_file(int fd, const char *path, const struct weir_table_geometry 
     return 0;
 }
 
-/* Makes the file beside its name, then links it: whole, or not at all.  0 also where another process was
- * faster: its file is as good. */
+/* Makes the file beside its name, then links it: whole, or not at all.  0 also where another
+ * process was faster: its file is as good. */
 static int create_file(const char *path, const struct weir_table_geometry *geometry, char *why,
                        size_t why_len)
 {
@@ -324,8 +333,8 @@ static int open_private(struct weir_table **out, const struct weir_table_geometr
     int err = fill_header(&header, geometry, why, why_len);
     if (err != 0)
         return err;
-    void *base = mmap(NULL, header.file_bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *base =
+        mmap(NULL, header.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return refuse(WEIR_ERR_NOMEM, why, why_len, "cannot map %" PRIu64 " MiB of memory: %s",
                       header.file_bytes >> 20, strerror(errno));
@@ -358,8 +367,7 @@ bool weir_table_is_linked(const struct weir_table *table)
     struct stat st;
     if (table->path == NULL)
         return true;
-    return stat(table->path, &st) == 0 && st.st_dev == table->device &&
-           st.st_ino == table->inode;
+    return stat(table->path, &st) == 0 && st.st_dev == table->device && st.st_ino == table->inode;
 }
 
 const struct weir_hash_key *weir_table_hash_key(const struct weir_table *table)

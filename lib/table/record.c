@@ -6,7 +6,7 @@
 
 uint32_t weir_window_class(struct weir_table *table, uint64_t window_s)
 {
-    for (uint32_t class = 0; class < WEIR_WINDOWS_MAX; class++) {
+    for (uint32_t class = 0; class < WEIR_WINDOWS_MAX; class ++) {
         uint64_t *at = &table->header->window_s[class];
         uint64_t seen = 0;
         if (__atomic_compare_exchange_n(at, &seen, window_s, false, __ATOMIC_ACQ_REL,
@@ -32,9 +32,9 @@ uint32_t weir_record_claim(struct weir_table *table, uint64_t id)
     return UINT32_MAX;
 }
 
-/* Entry g of rate[] holds the sequence numbers that are g modulo WEIR_GENERATIONS; the highest is the newest.
- * A change swaps the oldest entry for the next number: of two processes that change to different
- * rates at once, one comes first and the other after it. */
+/* Entry g of rate[] holds the sequence numbers that are g modulo WEIR_GENERATIONS; the highest is
+ * the newest. A change swaps the oldest entry for the next number: of two processes that change
+ * to different rates at once, one comes first and the other after it. */
 uint32_t weir_record_generation(struct weir_table *table, uint32_t record, uint32_t requests)
 {
     uint64_t *rate = table->records[record].rate;

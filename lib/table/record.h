@@ -1,11 +1,13 @@
 /* record.h - what the table itself knows of limits: window lengths by number, rates by generation.
  *
- * Window lengths: slots name theirs by a number of six bits, so that anyone can tell when a slot expires.
+ * Window lengths: slots name theirs by a number of six bits, so that anyone can tell when a slot
+ * expires.
  *
- * Rates: a bucket's state is an instant, and an instant means so many tokens only at one rate.  When a
- * rule's rate is changed live, the record of its limit gets a new generation; a state of an older
- * one is rescaled once, at the rate that the record still has.  Four generations are kept: the fifth
- * change within the time that a bucket takes to refill reads the oldest at the newest rate.
+ * Rates: a bucket's state is an instant, and an instant means so many tokens only at one
+ * rate.  When a rule's rate is changed live, the record of its limit gets a new generation; a
+ * state of an older one is rescaled once, at the rate that the record still has.  Four
+ * generations are kept: the fifth change within the time that a bucket takes to refill reads the
+ * oldest at the newest rate.
  *
  * Threads: any number, in any number of processes, also with different rules loaded: each reads the
  * other's states at the rate that they were made with.  SPDX-License-Identifier: Apache-2.0 */

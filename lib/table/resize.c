@@ -1,9 +1,10 @@
 /* resize.c - a new file of another size, with all that the old one counts.
  *
- * A slot knows its key by part of a hash only, so it cannot be put into its place in a table of another size.
- * Its state can be charged to the new table's sketch, though, from where the key takes it up when it comes
- * next: the same way that a key comes back after it had to leave a full table.  Nothing is forgiven; a key may be
- * counted higher than it was, where keys share cells, and a log's entries are dated to the resize.
+ * A slot knows its key by part of a hash only, so it cannot be put into its place in a table of
+ * another size. Its state can be charged to the new table's sketch, though, from where the key
+ * takes it up when it comes next: the same way that a key comes back after it had to leave a full
+ * table.  Nothing is forgiven; a key may be counted higher than it was, where keys share cells,
+ * and a log's entries are dated to the resize.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "table/extent.h"
@@ -32,8 +33,8 @@ static void move_slots(const struct weir_table *from, struct weir_table *to, uin
     }
 }
 
-/* What had left the old table already is found by fingerprint in cells of the old width; it can only be kept
- * where the width is the same. */
+/* What had left the old table already is found by fingerprint in cells of the old width; it can
+ * only be kept where the width is the same. */
 static bool move_sketch(const struct weir_table *from, struct weir_table *to)
 {
     const struct weir_table_header *a = from->header;

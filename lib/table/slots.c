@@ -5,7 +5,8 @@
 #include "table/spill.h"
 #include "table/wide.h"
 
-/* A claim is promoted within microseconds.  One this old belongs to a process that died or sleeps. */
+/* A claim is promoted within microseconds.  One this old belongs to a process that died or sleeps.
+ */
 #define CLAIM_LIFE_NS WEIR_NS_PER_S
 /* With the clock held still no claim ever ages; after so many looks it is taken to be dead. */
 #define PATIENCE 1000u
@@ -44,7 +45,8 @@ uint64_t weir_slot_expires_ns(const struct weir_table *table, union weir_u16b va
     return 0;
 }
 
-/* Free to take without asking anyone: empty, expired for longer than clocks differ, a dead claim. */
+/* Free to take without asking anyone: empty, expired for longer than clocks differ, a dead claim.
+ */
 static bool is_free(const struct weir_table *table, union weir_u16b value, uint64_t now_ns,
                     uint32_t looks)
 {

@@ -1,18 +1,22 @@
 /* slots.h - finds the slot of a key, or makes one: never two.
  *
- * A key may live in any of 16 places: two buckets of 8 slots, each bucket two cache lines.  The places of a key
- * have an order (first bucket, then second).  Inserting without locks and without doubles:
+ * A key may live in any of 16 places: two buckets of 8 slots, each bucket two cache lines.  The
+ * places of a key have an order (first bucket, then second).  Inserting without locks and without
+ * doubles:
  *
- *   1. claim     swap {key, CLAIM, nonce} into a free place (or an expired one; or one whose key was charged to the
- *                sketch).  A claim holds no count, so a process that dies here has lost nothing.
+ *   1. claim     swap {key, CLAIM, nonce} into a free place (or an expired one; or one whose key
+ *                was charged to the sketch).  A claim holds no count, so a process that dies
+ *                here has lost nothing.
  *   2. look      at all 16 places again.  A live slot of the key: take it, drop our claim.
- *   3. settle    of several claims the lowest wins; the higher ones are swapped out first.  Whoever looks, helps.
+ *   3. settle    of several claims the lowest wins; the higher ones are swapped out first.
+ *                Whoever looks, helps.
  *   4. promote   swap the claim, nonce and all, for the first state.
  *
- * Two claimers cannot both miss each other, because each looks after it has claimed.  Who promotes a claim,
- * its own or another's, has looked at all places after having seen that very claim (the nonce tells),
- * and has read the sketch after it: a claim that is still there proves that the key was not counted anywhere
- * meanwhile.  tests/model/insert.pml checks this exhaustively.
+ * Two claimers cannot both miss each other, because each looks after it has claimed.  Who
+ * promotes a claim, its own or another's, has looked at all places after having seen that very
+ * claim (the nonce tells), and has read the sketch after it: a claim that is still there proves
+ * that the key was not counted anywhere meanwhile.  tests/model/insert.pml checks this
+ * exhaustively.
  *
  * Threads: any number, in any number of processes.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TABLE_SLOTS_H
@@ -46,8 +50,8 @@ static inline struct weir_home weir_slots_locate(const struct weir_table *table,
     uint64_t second = first + 1 + (uint64_t)(((weir_u128)spread * (n - 1)) >> 64);
     if (second >= n)
         second -= n;
-    return (struct weir_home){
-        .bucket = {&table->buckets[first], &table->buckets[second]}, .fp = fp};
+    return (struct weir_home){.bucket = {&table->buckets[first], &table->buckets[second]},
+                              .fp = fp};
 }
 
 static inline void weir_slots_prefetch(const struct weir_home *home)
@@ -58,12 +62,13 @@ static inline void weir_slots_prefetch(const struct weir_home *home)
     }
 }
 
-/* Bit i is set where slot i of the bucket may bear this fingerprint; who looks closer checks all of it.
+/* Bit i is set where slot i of the bucket may bear this fingerprint; who looks closer checks all
+ * of it.
  *
  * This loop is a third of a decision that finds its memory near, so on x86-64 the upper halves of
- * four fingerprints are compared at once.  Plain loads of memory that others swap: each slot's 4 bytes are
- * read whole, and nothing is decided on them.  (Where the thread sanitizer watches, it is told the truth in
- * the portable form.) */
+ * four fingerprints are compared at once.  Plain loads of memory that others swap: each slot's 4
+ * bytes are read whole, and nothing is decided on them.  (Where the thread sanitizer watches, it
+ * is told the truth in the portable form.) */
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !WEIR_THREAD_SANITIZER
 static inline uint32_t weir_match_four(const union weir_u16b *slot, __m128i want)
 {
@@ -94,8 +99,7 @@ static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uin
 
 /* The key's live slot and what it holds, or NULL.  Half of *value may be newer than the other:
  * see atomic16.h. */
-static inline union weir_u16b *weir_slots_find(const struct weir_home *home,
-                                               union weir_u16b *value)
+static inline union weir_u16b *weir_slots_find(const struct weir_home *home, union weir_u16b *value)
 {
     for (int b = 0; b < 2; b++) {
         uint32_t mask = weir_bucket_matches(home->bucket[b], home->fp);
@@ -110,13 +114,12 @@ static inline union weir_u16b *weir_slots_find(const struct weir_home *home,
     return NULL;
 }
 
-/* Makes sure that the key has a slot.  True: *slot is live.  False: *slot holds the claim *value, and the
- * caller may swap it for a first state; if that swap fails, it finds again. */
+/* Makes sure that the key has a slot.  True: *slot is live.  False: *slot holds the claim *value,
+ * and the caller may swap it for a first state; if that swap fails, it finds again. */
 bool weir_slots_claim(struct weir_table *table, const struct weir_home *home, uint64_t now_ns,
                       union weir_u16b **slot, union weir_u16b *value);
 
 /* When what a slot holds may be forgotten; 0 for empty ones. */
 uint64_t weir_slot_expires_ns(const struct weir_table *table, union weir_u16b value);
-
 
 #endif

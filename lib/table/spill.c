@@ -8,7 +8,8 @@
 #define MIXED (UINT64_C(1) << COUNT_BITS)
 #define UNTIL_SHIFT (COUNT_BITS + 1)
 
-/* Decades of 16 from 2^24 ns (17 ms) to 2^60 ns: a debt of less than 2^(24 + 4d) ns is in decade d. */
+/* Decades of 16 from 2^24 ns (17 ms) to 2^60 ns: a debt of less than 2^(24 + 4d) ns is in decade d.
+ */
 #define DECADES 10u
 #define DECADE_BASE_BITS 24u
 #define DECADE_BITS 4u
@@ -64,8 +65,9 @@ static void raise_to(uint64_t *at, uint64_t value)
         ;
 }
 
-/* A cell keeps the later end and the greater count, and whether it was charged with different ends; one that
- * has expired starts anew.  Expired means for longer than any process's clock lags behind another's. */
+/* A cell keeps the later end and the greater count, and whether it was charged with different
+ * ends; one that has expired starts anew.  Expired means for longer than any process's clock lags
+ * behind another's. */
 static void raise_window_cell(uint64_t *at, uint64_t count, uint64_t until_s, uint64_t now_s)
 {
     uint64_t seen = __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -158,7 +160,8 @@ uint64_t weir_spilled_tat(const struct weir_table *table, uint64_t fp, uint64_t 
         return 0;
     struct region region = bucket_region(table);
     uint64_t latest = 0;
-    /* Who charged it may have read its clock before the bucket was used: the debt then looked longer. */
+    /* Who charged it may have read its clock before the bucket was used: the debt then looked
+     * longer. */
     uint32_t last = decade_of(cap_ns + WEIR_CLOCK_LAG_S * WEIR_NS_PER_S);
     for (uint32_t decade = 0; decade <= last; decade++) {
         uint64_t hash = tat_hash(fp, decade);

@@ -1,21 +1,26 @@
 /* spill.h - remembers what had to leave a full table, so that nothing is ever forgiven.
  *
- * A count-min sketch that is raised, never added to: when a key is evicted with count c, its cell in every row
- * becomes at least c; when it comes back, the least of its cells is at least c, and it starts from there.
- * Raising twice is raising once, so a key that leaves and comes back a thousand times is not counted a
- * thousand times; and a cell is the greatest of the keys that share it, not their sum.  (This is conservative
- * update, known to be the most frugal; it is unsafe where threads count in the sketch itself, because they race
- * between reading and raising.  Here nobody does: a key lives either in its slot or in the sketch, its
- * cells are raised before its slot is given away, and read after its new slot is claimed.)
+ * A count-min sketch that is raised, never added to: when a key is evicted with count c, its cell
+ * in every row becomes at least c; when it comes back, the least of its cells is at least c, and
+ * it starts from there. Raising twice is raising once, so a key that leaves and comes back a
+ * thousand times is not counted a thousand times; and a cell is the greatest of the keys that
+ * share it, not their sum.  (This is conservative update, known to be the most frugal; it is
+ * unsafe where threads count in the sketch itself, because they race between reading and
+ * raising.  Here nobody does: a key lives either in its slot or in the sketch, its cells are
+ * raised before its slot is given away, and read after its new slot is claimed.)
  *
- * Windows: cell = until (seconds, 34 bits) << 30 | mixed (1 bit) | count (29 bits), found by hashing the key's
- * fingerprint with the window's class and number, so that each window of a key has cells of its own and old ones
- * just expire.  Mixed: charges with different ends met there.  A cell that is not, and ends at another time than a
- * window, holds nothing of that window: so a flood of this window's keys says nothing about the window before.
- * Buckets: cell = the instant when the bucket is full again, found by fingerprint and the decade (of 16) of how far that
- * was off; a reader knows the bounds of the decade, so a neighbour's longer debt does not become its own.
+ * Windows: cell = until (seconds, 34 bits) << 30 | mixed (1 bit) | count (29 bits), found by
+ * hashing the key's fingerprint with the window's class and number, so that each window of a key
+ * has cells of its own and old ones just expire.  Mixed: charges with different ends met
+ * there.  A cell that is not, and ends at another time than a window, holds nothing of that
+ * window: so a flood of this window's keys says nothing about the window before.
  *
- * Everything is a function of the fingerprint and the state, nothing of the rule: any process may evict any key.
+ * Buckets: cell = the instant when the bucket is full again, found by fingerprint and the decade
+ * (of 16) of how far that was off; a reader knows the bounds of the decade, so a neighbour's
+ * longer debt does not become its own.
+ *
+ * Everything is a function of the fingerprint and the state, nothing of the rule: any process may
+ * evict any key.
  *
  * Threads: any number.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TABLE_SPILL_H
@@ -39,7 +44,8 @@ uint64_t weir_spilled_window(const struct weir_table *table, struct weir_spill_n
                              uint64_t now_ns);
 
 void weir_spill_tat(struct weir_table *table, uint64_t fp, uint64_t tat_ns, uint64_t now_ns);
-/* The latest instant that a key's bucket may be full again, at most cap_ns from now; 0 if it never left. */
+/* The latest instant that a key's bucket may be full again, at most cap_ns from now; 0 if it
+ * never left. */
 uint64_t weir_spilled_tat(const struct weir_table *table, uint64_t fp, uint64_t now_ns,
                           uint64_t cap_ns);
 

@@ -1,8 +1,8 @@
 /* table.h - the shared-memory file: open, create, stat.  See docs/table-format.md for the format.
  *
- * What a process holds of a table is struct weir_table: a mapping and nothing else.  Everything that
- * is shared is in the file, reached by offsets, changed by compare-and-swap only; a process may die
- * at any instruction.
+ * What a process holds of a table is struct weir_table: a mapping and nothing else.  Everything
+ * that is shared is in the file, reached by offsets, changed by compare-and-swap only; a process
+ * may die at any instruction.
  *
  * Threads: any number, in any number of processes, once open.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -45,8 +45,8 @@ WEIR_MUST_CHECK int weir_table_attach(struct weir_table **out, const char *path,
                                       size_t why_len);
 void weir_table_close(struct weir_table *table);
 
-/* Makes a new file at new_path with another geometry and carries over all that is counted: nothing is
- * forgiven, though a key may for one window be counted higher than it was. */
+/* Makes a new file at new_path with another geometry and carries over all that is counted:
+ * nothing is forgiven, though a key may for one window be counted higher than it was. */
 WEIR_MUST_CHECK int weir_table_resize(const char *path, const char *new_path,
                                       const struct weir_table_geometry *geometry, char *why,
                                       size_t why_len);
@@ -56,22 +56,24 @@ const struct weir_hash_key *weir_table_hash_key(const struct weir_table *table);
 /* The one clock of all processes on this table. */
 uint64_t weir_table_now(struct weir_table *table);
 
-/* Time is what callers say, to the nanosecond, also where it goes back (replays).  Before limits are bound. */
+/* Time is what callers say, to the nanosecond, also where it goes back (replays).  Before limits
+ * are bound. */
 void weir_table_trust_callers(struct weir_table *table);
 
 /* Whether the file at the path is still the one that is mapped (it may have been unlinked). */
 bool weir_table_is_linked(const struct weir_table *table);
 
-void weir_table_stats(const struct weir_table *table, uint64_t now_ns, struct weir_table_stats *out);
+void weir_table_stats(const struct weir_table *table, uint64_t now_ns,
+                      struct weir_table_stats *out);
 
 /* One live slot, as `weir table dump` shows it. */
 struct weir_slot_view {
     uint64_t index;
     uint64_t fingerprint;
-    const char *kind;       /* "tat", "window", "slide", "tick", "log", "slots" ... */
+    const char *kind; /* "tat", "window", "slide", "tick", "log", "slots" ... */
     uint64_t expires_ns;
-    uint64_t a, b, c;       /* count; previous, current; ... by kind */
-    uint64_t window_s;      /* 0 where the kind has none */
+    uint64_t a, b, c;  /* count; previous, current; ... by kind */
+    uint64_t window_s; /* 0 where the kind has none */
 };
 void weir_table_dump(const struct weir_table *table, uint64_t now_ns,
                      void (*each)(void *ctx, const struct weir_slot_view *slot), void *ctx);
@@ -91,12 +93,12 @@ enum weir_counter {
     WEIR_COUNTERS,
 };
 
-/* The number under which a rule counts: found or claimed by its id; rule beyond the maximum share the
- * number of "other" (0). */
+/* The number under which a rule counts: found or claimed by its id; rule beyond the maximum share
+ * the number of "other" (0). */
 uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id);
 /* Adds to one counter.  shard: any number that differs between threads (a session's). */
-void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard, enum weir_counter counter,
-                    uint64_t amount);
+void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard,
+                    enum weir_counter counter, uint64_t amount);
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter);
 
 #endif

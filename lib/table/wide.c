@@ -63,8 +63,8 @@ struct weir_slide weir_wide_unpack_slide(union weir_u16b control)
     };
 }
 
-/* Sets one cell, but only while the control word is what the value was made from.  A helper that sleeps
- * between the check and the swap does no harm: entries never go back in time, so the swap
+/* Sets one cell, but only while the control word is what the value was made from.  A helper that
+ * sleeps between the check and the swap does no harm: entries never go back in time, so the swap
  * succeeds late only where it changes nothing. */
 static bool set_cell(struct weir_extent *extent, uint32_t at, uint64_t value,
                      union weir_u16b control)
@@ -130,7 +130,8 @@ bool weir_wide_freeze(const struct weir_table *table, union weir_u16b slot,
     return false;
 }
 
-/* Charges what a control word says to a table's sketch: this table's, or another's that it is moved to. */
+/* Charges what a control word says to a table's sketch: this table's, or another's that it is
+ * moved to. */
 void weir_wide_charge(struct weir_table *to, const struct weir_table *from, union weir_u16b slot,
                       const struct weir_extent *extent, union weir_u16b control, uint64_t now_ns)
 {

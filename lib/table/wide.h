@@ -1,6 +1,6 @@
 /* wide.h - states too large for a slot: how their control words are packed, and how they leave.
  *
- *     LOG    lo: nonce 1 | last 63          hi: frozen 1 | head 20 | len 21 | run 21 (and a bit to spare)
+ *     LOG    lo: nonce 1 | last 63          hi: frozen 1 | head 20 | len 21 | run 21
  *     SUB    lo: base 32 | total 32         hi: frozen 1 | index 40
  *     SLIDE  lo: current 40 | index, low 24 hi: frozen 1 | nonce 13 | previous 40 | index, high 10
  *

@@ -47,8 +47,7 @@ static struct weir_limit limit_of(enum weir_algorithm algorithm)
 }
 
 /* Ten seconds of two threads that ask every 100 us, one of them behind by lag_ns. */
-static uint64_t passed_in_ten_seconds(const struct weir_limit *limit, uint64_t key,
-                                      uint64_t lag_ns)
+static uint64_t passed_in_ten_seconds(const struct weir_limit *limit, uint64_t key, uint64_t lag_ns)
 {
     uint64_t passed = 0, mark;
     struct weir_verdict verdict;
