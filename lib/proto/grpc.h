@@ -6,7 +6,7 @@
  *     0 | length, 4 bytes | message      the body; we neither send nor take compressed ones
  *
  *     :status 200, message, grpc-status 0               what worked
- *     :status 200, grpc-status N, grpc-message TEXT     what did not, in one frame ("trailers-only")
+ *     :status 200, grpc-status N, grpc-message TEXT     what did not, in one frame
  *
  * Calls with one message in and one out, or one in and many out; nobody needs more of us.
  *
@@ -83,8 +83,8 @@ void weir_grpc_refuse(struct weir_h2 *h2, struct weir_h2_stream *stream,
 /* Answers somebody who does not speak gRPC. */
 void weir_grpc_refuse_http(struct weir_h2 *h2, struct weir_h2_stream *stream, uint32_t status);
 
-/* A grpc-timeout in nanoseconds (at most 8 digits and a unit of HMSmun); WEIR_GRPC_NO_DEADLINE where
- * it is none, or longer than 64 bits hold. */
+/* A grpc-timeout in nanoseconds (at most 8 digits and a unit of HMSmun); WEIR_GRPC_NO_DEADLINE
+ * where it is none, or longer than 64 bits hold. */
 uint64_t weir_grpc_timeout(struct weir_str text);
 /* text as grpc-message wants it: all but printable ASCII, and %, as %XX; cut at room bytes. */
 size_t weir_grpc_percent(const char *text, char *out, size_t room);

@@ -7,15 +7,15 @@
  * needs: streams from a free list, a whole request collected in one buffer, which the response then
  * uses again, and bounds.  It knows nothing of gRPC.
  *
- * A request is told once, when it is complete.  A response is a head, bytes, and trailers; or a head
- * alone, which may be given before the request is complete: the stream is then reset in peace
+ * A request is told once, when it is complete.  A response is a head, bytes, and trailers; or a
+ * head alone, which may be given before the request is complete: the stream is then reset in peace
  * (RFC 9113, 8.1).  A response without trailers stays open, for streaming, until end().
  *
  * What a hostile peer can make us do is bounded: streams at once, bytes of headers and bodies held,
- * and what it may send beside requests.  The latter two are allowances that time fills up again:
- * resets (rapid reset, CVE-2023-44487), and noise, which is every frame that is part of no request:
- * settings, pings, priorities, window updates, CONTINUATION, empty data.  A peer beyond them is told
- * ENHANCE_YOUR_CALM and let go.
+ * and two allowances, which time fills up again: of resets (rapid reset, CVE-2023-44487), and of
+ * noise, which is every frame that is part of no request: settings, pings, priorities, window
+ * updates, CONTINUATION, empty data.  (nghttp2 skips frames of unknown types unseen.)  A peer beyond
+ * them is told ENHANCE_YOUR_CALM and let go.
  *
  * Purity: no I/O, no clock.  Memory: taken when a connection opens, when it has more streams open
  *         than ever before, and for bodies above WEIR_H2_INLINE bytes.
@@ -115,9 +115,9 @@ void weir_h2_resume(struct weir_h2 *h2, struct weir_h2_stream *stream);
 void weir_h2_end(struct weir_h2_stream *stream, const struct weir_h2_field *trailers,
                  uint32_t count);
 
-/* The service goes down: new streams are no longer wanted, open ones are finished.  A peer learns it
- * in two steps (GOAWAY for all streams, and after a round trip for what came), so that no request
- * is lost on the way. */
+/* The service goes down: new streams are not wanted any more, open ones are finished.  A peer hears
+ * it in two steps (GOAWAY for all streams, after a round trip for those that came), so that no
+ * request is lost on the way. */
 void weir_h2_drain(struct weir_h2 *h2);
 
 #endif

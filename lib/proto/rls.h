@@ -3,7 +3,7 @@
  *     RateLimitRequest  --decode-->  struct weir_request      borrowed from the memory given
  *     struct weir_decision  --respond-->  RateLimitResponse  --pack-->  bytes
  *
- * protobuf-c does the reading and writing; all that it allocates comes from a struct weir_bump, so a
+ * protobuf-c reads and writes; all that it allocates comes from a struct weir_bump, so that a
  * request costs no malloc, and a small message that unfolds into a large one meets a bound.  What a
  * decision means is the engine's; here only its form changes: a duration in whole seconds, rounded
  * up, numbers that stop at 32 bits.

@@ -5,27 +5,31 @@
 
 #define HIGH_BITS UINT64_C(0x8080808080808080)
 
-static bool is_tail(uint8_t byte)
-{
-    return (byte & 0xC0) == 0x80;
-}
+/* Sequences by their first byte; what the second may be keeps out overlong ones and surrogates. */
+static const struct {
+    uint8_t first_max, len, second_min, second_max;
+} kinds[] = {
+    {0x7F, 1, 0, 0},       {0xC1, 0, 0, 0},       {0xDF, 2, 0x80, 0xBF}, {0xE0, 3, 0xA0, 0xBF},
+    {0xEC, 3, 0x80, 0xBF}, {0xED, 3, 0x80, 0x9F}, {0xEF, 3, 0x80, 0xBF}, {0xF0, 4, 0x90, 0xBF},
+    {0xF3, 4, 0x80, 0xBF}, {0xF4, 4, 0x80, 0x8F}, {0xFF, 0, 0, 0},
+};
 
 /* The length of the sequence at p, of which left bytes exist; 0 where it is none. */
 static size_t sequence_len(const uint8_t *p, size_t left)
 {
-    if (p[0] < 0x80)
-        return 1;
-    if (p[0] >= 0xC2 && p[0] <= 0xDF)
-        return left >= 2 && is_tail(p[1]) ? 2 : 0;
-    if (p[0] >= 0xE0 && p[0] <= 0xEF) {
-        uint8_t low = p[0] == 0xE0 ? 0xA0 : 0x80, high = p[0] == 0xED ? 0x9F : 0xBF;
-        return left >= 3 && p[1] >= low && p[1] <= high && is_tail(p[2]) ? 3 : 0;
+    size_t kind = 0;
+    while (p[0] > kinds[kind].first_max)
+        kind++;
+    size_t len = kinds[kind].len;
+    if (len > left)
+        return 0;
+    if (len > 1 && (p[1] < kinds[kind].second_min || p[1] > kinds[kind].second_max))
+        return 0;
+    for (size_t i = 2; i < len; i++) {
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
     }
-    if (p[0] >= 0xF0 && p[0] <= 0xF4) {
-        uint8_t low = p[0] == 0xF0 ? 0x90 : 0x80, high = p[0] == 0xF4 ? 0x8F : 0xBF;
-        return left >= 4 && p[1] >= low && p[1] <= high && is_tail(p[2]) && is_tail(p[3]) ? 4 : 0;
-    }
-    return 0;
+    return len;
 }
 
 bool weir_utf8_is_valid(struct weir_str text)
