@@ -11,27 +11,9 @@
 
 #define NOINLINE __attribute__((noinline))
 
-/* What matches one entry, below one node. */
-struct level {
-    const struct weir_rules *rules;
-    struct weir_dict_slot at; /* the node */
-    uint64_t lengths;         /* bit (length mod 64): texts of such lengths may be there */
-};
-
 static bool may_have(uint64_t lengths, size_t len)
 {
     return lengths >> (len & 63) & 1;
-}
-
-static struct level level_below(const struct weir_rules *rules, struct weir_dict_slot at)
-{
-    return (struct level){rules, at, at.lengths * UINT64_C(0x0101010101010101)};
-}
-
-/* Every request comes through the root, so its level is near: we can afford to look closer. */
-static struct level level_at_root(const struct weir_domain *domain)
-{
-    return (struct level){domain->rules, domain->root, domain->lengths[0]};
 }
 
 static uint32_t match_patterns(const struct weir_rules *rules, const struct weir_children *level,
@@ -69,11 +51,11 @@ static size_t write_text(const struct weir_entry *entry, bool with_value, char *
 
 /* All that is neither an exact value nor a bare key; out of line, for most levels have none of it.
  */
-static NOINLINE struct weir_dict_slot match_special(const struct level *l,
+static NOINLINE struct weir_dict_slot match_special(const struct weir_rules *rules,
+                                                    struct weir_dict_slot at,
                                                     const struct weir_entry *entry, char *work)
 {
-    const struct weir_rules *rules = l->rules;
-    const struct weir_children *level = rules->nodes[l->at.index].level;
+    const struct weir_children *level = rules->nodes[at.index].level;
     struct weir_str composite = {work + WEIR_DICT_HEAD, write_text(entry, true, work)};
     uint32_t found = WEIR_NONE;
     if (level->paths)
@@ -86,7 +68,7 @@ static NOINLINE struct weir_dict_slot match_special(const struct level *l,
         return (struct weir_dict_slot){0};
     uint64_t hash = 1; /* any: nothing is below */
     if (rules->nodes[found].level)
-        hash = weir_node_hash(rules, found, l->at.hash);
+        hash = weir_node_hash(rules, found, at.hash);
     return weir_node_slot(rules, found, hash);
 }
 
@@ -103,46 +85,41 @@ static bool is_too_long(const struct weir_entry *entry)
     return entry->key.len > WEIR_KEY_LEN_MAX || entry->value.len > WEIR_VALUE_LEN_MAX;
 }
 
-/* Which texts of an entry are worth looking for. */
-static bool may_match_value(const struct level *l, const struct weir_entry *entry)
+static const struct weir_dict_slot *find_child(const struct weir_rules *rules, uint64_t parent_hash,
+                                               const struct weir_entry *entry, bool with_value,
+                                               char *work)
 {
-    return l->at.has_special ||
-           (l->at.has_underscore && may_have(l->lengths, entry->key.len + 1 + entry->value.len));
+    return weir_dict_find(rules, hash_child(rules, parent_hash, entry, with_value, work));
 }
 
-/* guessed[with_value] is the hash of that text, or 0 where it was not guessed. */
-static struct weir_dict_slot match_level(const struct level *l, const struct weir_entry *entry,
-                                         const uint64_t guessed[2], char *work)
+/* is_no_value: it is known already that no text "key_value" is there. */
+static struct weir_dict_slot match_level(const struct weir_rules *rules, struct weir_dict_slot at,
+                                         const struct weir_entry *entry, bool is_no_value,
+                                         char *work)
 {
-    const struct weir_dict_slot *exact = NULL;
-    if (may_match_value(l, entry)) {
-        uint64_t hash =
-            guessed[1] ? guessed[1] : hash_child(l->rules, l->at.hash, entry, true, work);
-        exact = weir_dict_find(l->rules, hash);
-        if (exact)
-            return *exact;
-        if (l->at.has_special) {
-            struct weir_dict_slot special = match_special(l, entry, work);
-            if (special.hash)
-                return special;
-        }
+    const struct weir_dict_slot *found = NULL;
+    uint64_t lengths = at.lengths * UINT64_C(0x0101010101010101); /* mod 8 as mod 64 */
+    if (is_too_long(entry))
+        return (struct weir_dict_slot){0};
+    if (!is_no_value && at.has_underscore &&
+        may_have(lengths, entry->key.len + 1 + entry->value.len))
+        found = find_child(rules, at.hash, entry, true, work);
+    if (found)
+        return *found;
+    if (at.has_special) {
+        struct weir_dict_slot special = match_special(rules, at, entry, work);
+        if (special.hash)
+            return special;
     }
-    if (may_have(l->lengths, entry->key.len)) {
-        uint64_t hash =
-            guessed[0] ? guessed[0] : hash_child(l->rules, l->at.hash, entry, false, work);
-        exact = weir_dict_find(l->rules, hash);
-    }
-    return exact ? *exact : (struct weir_dict_slot){0};
+    if (may_have(lengths, entry->key.len))
+        found = find_child(rules, at.hash, entry, false, work);
+    return found ? *found : (struct weir_dict_slot){0};
 }
 
 struct weir_dict_slot weir_match_child(const struct weir_rules *rules, struct weir_dict_slot at,
                                        const struct weir_entry *entry, char *work)
 {
-    static const uint64_t nothing[2] = {0, 0};
-    struct level level = level_below(rules, at);
-    if (is_too_long(entry))
-        return (struct weir_dict_slot){0};
-    return match_level(&level, entry, nothing, work);
+    return match_level(rules, at, entry, false, work);
 }
 
 static NOINLINE void note_part(struct weir_match *out, uint32_t i, const struct weir_node *node)
@@ -160,9 +137,9 @@ static NOINLINE void note_part(struct weir_match *out, uint32_t i, const struct 
 
 /* Overrides are found by the value of the last entry, whatever pattern the rule was found by. */
 static NOINLINE const struct weir_rule_limit *find_override(const struct weir_rules *rules,
-                                                            uint32_t node, struct weir_str value,
-                                                            char *work)
+                                                            uint32_t node, struct weir_str value)
 {
+    char work[WEIR_DICT_HEAD + WEIR_VALUE_LEN_MAX];
     if (!rules->nodes[node].has_overrides)
         return NULL;
     weir_dict_head(work, WEIR_DICT_OVERRIDE, node);
@@ -180,13 +157,16 @@ void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry 
     char work[WEIR_MATCH_WORK];
     out->count = 0;
     out->with_value = 0;
+    out->is_nothing = false;
     for (uint32_t i = 0; i < entry_count && i < WEIR_GUESSES_MAX; i++) {
         const struct weir_entry *entry = &entries[i];
         size_t key_len = entry->key.len;
-        bool may_be_value = may_have(domain->lengths[i], key_len + 1 + entry->value.len) &&
-                            (domain->underscore_depths >> i & 1);
-        bool with_value = may_be_value || (domain->special_depths >> i & 1);
-        if (is_too_long(entry) || (!with_value && !may_have(domain->lengths[i], key_len)))
+        bool with_value = may_have(domain->lengths[i], key_len + 1 + entry->value.len) &&
+                          (domain->underscore_depths >> i & 1);
+        bool has_special = domain->special_depths >> i & 1;
+        out->is_nothing = is_too_long(entry) ||
+                          (!with_value && !has_special && !may_have(domain->lengths[i], key_len));
+        if (out->is_nothing || (has_special && !with_value))
             return;
         parent = hash_child(domain->rules, parent, entry, with_value, work);
         weir_dict_fetch(domain->rules, parent);
@@ -196,21 +176,42 @@ void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry 
     }
 }
 
-/* The guessed hashes of entry i, if the way to it was guessed right. */
-static void take_guess(const struct weir_guess *guess, uint32_t i, uint64_t parent_hash,
-                       uint64_t out[2])
+/* One further entry was matched; says whether there was anything. */
+static inline bool note_entry(const struct weir_rules *rules, const struct weir_dict_slot *at,
+                              uint32_t i, struct weir_match *out)
 {
-    out[0] = out[1] = 0;
-    if (i < guess->count && (i == 0 || guess->hash[i - 1] == parent_hash))
-        out[guess->with_value >> i & 1] = guess->hash[i];
+    if (at->hash == 0)
+        return false;
+    out->part[i] = WEIR_PART_VALUE;
+    if (!at->is_plain)
+        note_part(out, i, &rules->nodes[at->index]);
+    return true;
+}
+
+/* From entry `from` on, which was not where it was guessed. */
+static NOINLINE struct weir_dict_slot walk_on(const struct weir_rules *rules,
+                                              struct weir_dict_slot at,
+                                              const struct weir_entry *entries, uint32_t from,
+                                              uint32_t entry_count, bool is_no_value,
+                                              struct weir_match *out)
+{
+    char work[WEIR_MATCH_WORK];
+    for (uint32_t i = from; i < entry_count; i++) {
+        at = match_level(rules, at, &entries[i], is_no_value, work);
+        if (!note_entry(rules, &at, i, out))
+            break;
+        is_no_value = false;
+    }
+    return at;
 }
 
 void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *entries,
                      uint32_t entry_count, const struct weir_guess *guess, struct weir_match *out)
 {
     const struct weir_rules *rules = domain->rules;
-    struct weir_dict_slot at = domain->root;
-    char work[WEIR_MATCH_WORK];
+    const struct weir_dict_slot *at = &domain->root, *next = NULL;
+    struct weir_dict_slot found;
+    uint32_t i = 0;
     out->rule = NULL;
     out->limits = NULL;
     out->tag = 0;
@@ -218,32 +219,34 @@ void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *
     out->has_shared_parts = false;
     if (entry_count == 0 || entry_count > WEIR_ENTRIES_MAX)
         return;
-    for (uint32_t i = 0; i < entry_count; i++) {
-        struct level level = i == 0 ? level_at_root(domain) : level_below(rules, at);
-        uint64_t guessed[2];
-        if (is_too_long(&entries[i]))
-            return;
-        take_guess(guess, i, at.hash, guessed);
-        at = match_level(&level, &entries[i], guessed, work);
-        if (at.hash == 0)
-            return;
-        out->part[i] = WEIR_PART_VALUE;
-        if (!at.is_plain)
-            note_part(out, i, &rules->nodes[at.index]);
+    /* What is there is right: an exact value goes before all else, and a bare key is guessed only
+     * where the whole domain has nothing else at that depth. */
+    for (; i < guess->count && (next = weir_dict_find(rules, guess->hash[i])); i++) {
+        at = next;
+        (void)note_entry(rules, at, i, out);
     }
-    if (at.rule == WEIR_DICT_NO_RULE)
+    bool is_no_value = i < guess->count && (guess->with_value >> i & 1);
+    bool is_no_key = i < guess->count && !is_no_value;
+    if (is_no_key || (i == guess->count && guess->is_nothing))
         return;
-    if (!at.is_plain)
-        out->limits = find_override(rules, at.index, entries[entry_count - 1].value, work);
-    out->rule = &rules->rules[at.rule];
+    if (i < entry_count) {
+        found = walk_on(rules, *at, entries, i, entry_count, is_no_value, out);
+        at = &found;
+    }
+    if (at->hash == 0 || at->rule == WEIR_DICT_NO_RULE)
+        return;
+    if (!at->is_plain)
+        out->limits = find_override(rules, at->index, entries[entry_count - 1].value);
+    out->rule = &rules->rules[at->rule];
     if (!out->limits)
-        out->tag = rules->tags[at.tag];
+        out->tag = rules->tags[at->tag];
 }
 
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,
                       uint32_t entry_count, struct weir_match *out)
 {
-    static const struct weir_guess nothing = {.count = 0};
-    weir_rules_find(domain, entries, entry_count, &nothing, out);
+    struct weir_guess guess;
+    weir_rules_guess(domain, entries, entry_count, &guess);
+    weir_rules_find(domain, entries, entry_count, &guess, out);
     weir_rules_settle(out);
 }

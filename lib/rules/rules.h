@@ -130,8 +130,9 @@ void weir_rules_match(const struct weir_domain *domain, const struct weir_entry 
 
 struct weir_guess {
     uint64_t hash[WEIR_GUESSES_MAX];
-    uint8_t count;      /* 0: no exact value or bare key matches */
+    uint8_t count;
     uint8_t with_value; /* bit i: hash[i] is of "key_value", not of "key" */
+    bool is_nothing;    /* entry `count` is known to match nothing */
 };
 void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry *entries,
                       uint32_t entry_count, struct weir_guess *out);
