@@ -19,7 +19,7 @@
 
 struct settings {
     const char *algorithm;
-    uint64_t keys, threads, batch, rules;
+    uint64_t keys, threads, batch, rules, fixed;
     bool dependent, full, uniform, json;
     double seconds;
 };
@@ -168,6 +168,7 @@ static enum cli_exit plan_of(const struct settings *set, struct bench_plan *out)
             .threads = set->threads,
             .batch = set->batch,
             .rules = set->rules,
+            .fixed = set->fixed,
             .is_dependent = set->dependent,
             .is_full = set->full,
             .is_uniform = set->uniform,
@@ -178,6 +179,15 @@ static enum cli_exit plan_of(const struct settings *set, struct bench_plan *out)
     cli_complain("bench: '%s' is not an algorithm; did you mean %s?", set->algorithm,
                  nearest != NULL ? nearest : "token_bucket");
     return CLI_USAGE;
+}
+
+static void print_fixed(const struct bench_plan *plan, bool is_json)
+{
+    struct cli_words words;
+    if (is_json)
+        printf("{\"decisions\": %llu}\n", (unsigned long long)plan->fixed);
+    else
+        printf("%s decisions, not timed\n", cli_words_count(&words, plan->fixed));
 }
 
 static enum cli_exit run(const void *settings, const struct cli_operands *operands)
@@ -192,17 +202,19 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
     if (status != CLI_DONE)
         return status;
     bool shows_progress = isatty(STDERR_FILENO) == 1;
-    if (shows_progress)
+    if (shows_progress && set->fixed == 0)
         fprintf(stderr, "filling the table, then measuring for %.3g s ...\r", set->seconds);
     int err = bench_ground_init(&ground, &plan, why, sizeof(why));
     if (err == 0)
         err = bench_fill(&ground);
     if (err == 0)
-        err = measure_rounds(&ground, set->seconds, &result);
+        err = set->fixed ? bench_fixed(&ground) : measure_rounds(&ground, set->seconds, &result);
     if (shows_progress)
         fprintf(stderr, "%*s\r", 60, "");
     if (err != 0)
         cli_complain("bench: %s", why[0] != '\0' ? why : weir_strerror(err));
+    else if (set->fixed)
+        print_fixed(&plan, set->json);
     else if (set->json)
         print_json(&ground, &result);
     else
@@ -263,6 +275,13 @@ static const struct cli_option options[] = {
      .metavar = "S",
      .offset = offsetof(struct settings, seconds),
      .help = "how long to measure, all together: 4 if not given"},
+    {.name = "fixed",
+     .kind = CLI_COUNT,
+     .metavar = "N",
+     .offset = offsetof(struct settings, fixed),
+     .least = 1,
+     .most = UINT64_C(1) << 40,
+     .help = "time nothing: N decisions, always the same, for tools that count instructions"},
     {.name = "json",
      .kind = CLI_FLAG,
      .offset = offsetof(struct settings, json),

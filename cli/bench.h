@@ -31,6 +31,7 @@ enum bench_loop { BENCH_FLOOR, BENCH_HASH, BENCH_TABLE, BENCH_FULL, BENCH_LOOPS 
 struct bench_plan {
     enum weir_algorithm algorithm;
     uint64_t keys, threads, batch, rules;
+    uint64_t fixed; /* 0: measure time; else decide so often, always the same, and count nothing */
     bool is_dependent, is_full, is_uniform;
 };
 
@@ -62,6 +63,11 @@ struct bench_time {
 /* Runs one loop in all threads for so long.  0, or WEIR_ERR_IO where threads cannot be had. */
 WEIR_MUST_CHECK int bench_measure(struct bench_ground *ground, enum bench_loop loop,
                                   uint64_t duration_ns, struct bench_time *out);
+
+/* Runs the last loop of the plan for plan.fixed decisions, in this thread, on a walk that is always
+ * the same.  For a tool that counts instructions between the begin and the end of
+ * bench_fixed_loop(), which is all that it calls after opening a session. */
+WEIR_MUST_CHECK int bench_fixed(struct bench_ground *ground);
 
 /* Decides once for every key, so that the table is as full as it is meant to be. */
 WEIR_MUST_CHECK int bench_fill(struct bench_ground *ground);
