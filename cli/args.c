@@ -9,11 +9,20 @@
 #include <string.h>
 
 #define NAME_LEN_MAX 32 /* longer ones are not compared: nobody mistypes by that much */
-#define OPTIONS_MAX 32  /* of one command */
+#define OPTIONS_MAX 96  /* of one command */
 
 static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
+}
+
+const char *cli_name_of(struct cli_name *buf, const struct cli_option *option)
+{
+    snprintf(buf->text, sizeof(buf->text), "%s", option->name);
+    for (char *c = buf->text; *c != '\0'; c++)
+        if (*c == '_')
+            *c = '-';
+    return buf->text;
 }
 
 const char *cli_nearest(const char *typed, const char *const *names)
@@ -90,6 +99,9 @@ static enum cli_exit set_value(const struct cli_option *option, void *settings, 
         memcpy(field, &(bool){true}, sizeof(bool));
         return CLI_DONE;
     case CLI_TEXT:
+    case CLI_SWITCH:
+        if (value == NULL)
+            value = "on";
         memcpy(field, &value, sizeof(value));
         return CLI_DONE;
     case CLI_COUNT:
@@ -117,10 +129,11 @@ static enum cli_exit set_value(const struct cli_option *option, void *settings, 
 
 static enum cli_exit unknown_option(const struct cli_command *command, const char *typed)
 {
+    struct cli_name texts[OPTIONS_MAX];
     const char *names[OPTIONS_MAX + 1];
     size_t count = 0;
     for (; count < command->option_count && count < OPTIONS_MAX; count++)
-        names[count] = command->options[count].name;
+        names[count] = cli_name_of(&texts[count], &command->options[count]);
     names[count] = NULL;
     const char *nearest = cli_nearest(typed, names);
     if (nearest != NULL)
@@ -143,8 +156,9 @@ static enum cli_exit parse_option(const struct cli_command *command, void *setti
     snprintf(name, sizeof(name), "%.*s", (int)min_size(len, NAME_LEN_MAX), typed);
 
     const struct cli_option *option = NULL;
+    struct cli_name each;
     for (size_t i = 0; i < command->option_count; i++)
-        if (strcmp(command->options[i].name, name) == 0)
+        if (strcmp(cli_name_of(&each, &command->options[i]), name) == 0)
             option = &command->options[i];
     if (option == NULL || len > NAME_LEN_MAX)
         return unknown_option(command, name);
@@ -153,7 +167,7 @@ static enum cli_exit parse_option(const struct cli_command *command, void *setti
         return CLI_USAGE;
     }
     const char *value = equals != NULL ? equals + 1 : NULL;
-    if (option->kind != CLI_FLAG && value == NULL) {
+    if (option->kind != CLI_FLAG && option->kind != CLI_SWITCH && value == NULL) {
         if (*index + 1 >= argc) {
             cli_complain("%s: --%s needs a value: %s", command->name, name, option->metavar);
             return CLI_USAGE;

@@ -30,11 +30,12 @@ enum cli_kind {
     CLI_COUNT,   /* uint64_t, from least to most */
     CLI_SIZE,    /* uint64_t: bytes, with k, m, g or t behind the number */
     CLI_SECONDS, /* double */
+    CLI_SWITCH,  /* const char *: --name is "on", --name=TEXT is the text */
 };
 
 struct cli_option {
-    const char *name;    /* without its dashes */
-    const char *metavar; /* NULL for flags */
+    const char *name;    /* without its dashes; an underscore stands for one within */
+    const char *metavar; /* NULL for flags and switches */
     const char *help;
     enum cli_kind kind;
     size_t offset; /* of the field in the command's settings */
@@ -53,6 +54,7 @@ struct cli_command {
     const char *about;    /* the paragraphs of `weir help NAME`; lines end in \n */
     const struct cli_option *options;
     size_t option_count;
+    const char *(*group_at)(size_t index); /* the title above an option, or NULL; may be NULL */
     size_t operands_min, operands_max;
     const void *defaults; /* of the settings, settings_len bytes */
     size_t settings_len;
@@ -81,6 +83,12 @@ enum cli_exit cli_parse(const struct cli_command *command, void *settings, size_
 const char *cli_nearest(const char *typed, const char *const *names);
 /* "128m" to bytes.  False for what is no size, or too large. */
 bool cli_parse_size(const char *text, uint64_t *out);
+
+/* The option's name as it is typed. */
+struct cli_name {
+    char text[40];
+};
+const char *cli_name_of(struct cli_name *buf, const struct cli_option *option);
 
 /* help.c */
 void cli_help_program(FILE *out);

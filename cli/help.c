@@ -50,8 +50,10 @@ static void print_wrapped(FILE *out, const char *text, size_t column)
 
 static void print_option(FILE *out, const struct cli_option *option)
 {
-    int used = fprintf(out, "  --%s%s%s", option->name, option->metavar != NULL ? " " : "",
-                       option->metavar != NULL ? option->metavar : "");
+    struct cli_name name;
+    int used =
+        fprintf(out, "  --%s%s%s", cli_name_of(&name, option), option->metavar != NULL ? " " : "",
+                option->metavar != NULL ? option->metavar : "");
     if (used < 0)
         return; /* main() sees that stdout failed */
     if (used >= OPTION_COLUMN) {
@@ -67,7 +69,11 @@ void cli_help_command(FILE *out, const struct cli_command *command)
     fprintf(out, "weir %s: %s\n\nusage: weir %s [OPTIONS]%s%s\n\n%s\n", command->name,
             command->summary, command->name, command->operands[0] != '\0' ? " " : "",
             command->operands, command->about);
-    for (size_t i = 0; i < command->option_count; i++)
+    for (size_t i = 0; i < command->option_count; i++) {
+        const char *group = command->group_at != NULL ? command->group_at(i) : NULL;
+        if (group != NULL)
+            fprintf(out, "%s%s\n", i > 0 ? "\n" : "", group);
         print_option(out, &command->options[i]);
+    }
     fprintf(out, "  --help%*s\n", OPTION_COLUMN - 8 + 9, "this text");
 }

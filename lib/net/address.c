@@ -169,7 +169,24 @@ static bool is_live(const struct sockaddr_un *at)
 
 /* Bound and listening under another name, which is then renamed to the one that was asked for: no
  * moment without a socket there, none with wrong permissions, and who is there keeps its
- * connections. */
+ * connections.  -1 with errno. */
+static int bind_unix(const struct sockaddr_un *made, const char *path, struct stat *is)
+{
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -1;
+    unlink(made->sun_path); /* what a process with our number left behind */
+    if (bind(fd, (const struct sockaddr *)made, sizeof(*made)) == 0 &&
+        chmod(made->sun_path, UNIX_MODE) == 0 && listen(fd, BACKLOG) == 0 &&
+        stat(made->sun_path, is) == 0 && rename(made->sun_path, path) == 0)
+        return fd;
+    int err = errno;
+    unlink(made->sun_path);
+    close(fd);
+    errno = err;
+    return -1;
+}
+
 static int listen_unix(struct weir_listener *listener, const char *text, bool is_shared, char *why,
                        size_t why_len)
 {
@@ -177,7 +194,7 @@ static int listen_unix(struct weir_listener *listener, const char *text, bool is
     struct sockaddr_un at = {.sun_family = AF_UNIX}, made = {.sun_family = AF_UNIX};
     struct stat is;
     size_t room = sizeof(made.sun_path);
-    if (path[0] == '\0' || strlen(path) >= sizeof(at.sun_path) ||
+    if (path[0] == '\0' ||
         (size_t)snprintf(made.sun_path, room, "%s.%d", path, (int)getpid()) >= room) {
         snprintf(why, why_len, "%s: a socket's path has 1 to %zu bytes", text, room - 12);
         return WEIR_ERR_INVALID;
@@ -185,17 +202,9 @@ static int listen_unix(struct weir_listener *listener, const char *text, bool is
     snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
     if (lstat(path, &is) == 0 && (!S_ISSOCK(is.st_mode) || (!is_shared && is_live(&at))))
         return fail(text, "bind", S_ISSOCK(is.st_mode) ? EADDRINUSE : EEXIST, why, why_len);
-    listener->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    listener->fd = bind_unix(&made, path, &is);
     if (listener->fd < 0)
-        return fail(text, "socket", errno, why, why_len);
-    if ((unlink(made.sun_path) != 0 && errno != ENOENT) ||
-        bind(listener->fd, (struct sockaddr *)&made, sizeof(made)) != 0 ||
-        chmod(made.sun_path, UNIX_MODE) != 0 || listen(listener->fd, BACKLOG) != 0 ||
-        stat(made.sun_path, &is) != 0 || rename(made.sun_path, path) != 0) {
-        int err = errno;
-        unlink(made.sun_path);
-        return fail(text, "bind", err, why, why_len);
-    }
+        return fail(text, "bind", errno, why, why_len);
     listener->is_unix = true;
     listener->unix_device = is.st_dev;
     listener->unix_inode = is.st_ino;

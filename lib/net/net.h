@@ -1,7 +1,7 @@
 /* net.h - loops, listeners and connections: moves bytes, knows no protocol.
  *
  *                      accept            bytes in                      bytes out
- *     weir_listener ------------> conn ------------> protocol->feed() ------------> one write a turn
+ *     weir_listener ------------> conn ------------> protocol->feed() --------> one write a turn
  *                                  ^                      |
  *                                  |     weir_conn_send() v
  *                                  +------ output buffer (bounded)

@@ -9,7 +9,7 @@ import pytest
 from weir_cli import DONE, ROOT, USAGE, WORLD, rules_file, weir
 
 COMMANDS = ["check", "explain", "replay", "table", "bench", "demo"]
-COMING = ["serve", "gateway", "tune", "top", "rules", "fetch", "export"]
+COMING = ["gateway", "tune", "top", "rules", "fetch", "export"]
 
 
 def test_help_names_every_command_and_fits_a_screen():

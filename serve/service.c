@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/service_internal.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_MS 1000     /* watchdog, certificates */
+#define TLS_LOOK_MS 3000 /* how often certificates' files are looked at */
+#define EXIT_AT_ONCE 3   /* the exit status when a second signal comes */
+
+/* ---- for front ends ---- */
+
+bool weir_service_is_healthy(const struct weir_service *service)
+{
+    /* relaxed: flags that stand alone */
+    if (atomic_load_explicit(&service->is_going_down, memory_order_relaxed))
+        return false;
+    return !service->settings->healthy_with_rules ||
+           atomic_load_explicit(&service->has_rules, memory_order_relaxed);
+}
+
+const struct weir_settings *weir_service_settings(const struct weir_service *service)
+{
+    return service->settings;
+}
+
+struct weir_log *weir_service_log(const struct weir_service *service)
+{
+    return service->log;
+}
+
+struct weir *weir_service_engine(const struct weir_service *service)
+{
+    return service->engine;
+}
+
+uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
+                            enum weir_counter counter)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        sum += atomic_load_explicit(&service->workers[i].counts[front][counter],
+                                    memory_order_relaxed); /* numbers for people */
+    return sum;
+}
+
+const struct weir_listener *weir_service_listener(const struct weir_service *service, size_t index,
+                                                  enum weir_front *front)
+{
+    if (index >= service->listener_count)
+        return NULL;
+    *front = service->listeners[index].front;
+    return service->listeners[index].listener;
+}
+
+uint32_t weir_service_worker_count(const struct weir_service *service)
+{
+    return service->worker_count;
+}
+
+struct weir_worker *weir_service_worker(const struct weir_service *service, uint32_t number)
+{
+    WEIR_ASSERT(number < service->worker_count);
+    return &service->workers[number];
+}
+
+/* ---- saying things ---- */
+
+void weir_service_complain(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fputs("weir: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+static void log_options(const struct weir_settings *settings, struct weir_log_options *out)
+{
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    *out = (struct weir_log_options){
+        .is_json = strcmp(settings->log_format, "json") == 0,
+        .shows_keys = strcmp(settings->log_keys, "plain") == 0,
+        .lines_per_s = (uint32_t)settings->log_rate,
+    };
+    for (int i = 0; i < 4; i++)
+        if (strcmp(settings->log_level, levels[i]) == 0)
+            out->level = (enum weir_log_level)i;
+}
+
+/* What the engine says.  Before we serve somebody is looking: plain lines, that begin with a place
+ * in a file. */
+static void engine_says(void *ctx, enum weir_level level, const char *line)
+{
+    static const enum weir_log_level levels[] = {
+        [WEIR_LEVEL_ERROR] = WEIR_LOG_ERROR,
+        [WEIR_LEVEL_WARNING] = WEIR_LOG_WARN,
+        [WEIR_LEVEL_INFO] = WEIR_LOG_INFO,
+    };
+    struct weir_service *service = ctx;
+    if (!service->is_started && level == WEIR_LEVEL_ERROR)
+        fprintf(stderr, "%s\n", line);
+    else
+        WEIR_LOG(service->log, levels[level], "rules", WEIR_LOG_TEXT("text", line));
+}
+
+/* ---- start ---- */
+
+/* Every connection is a descriptor: we take what the system grants. */
+static void raise_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files); /* if not, then not: accepting copes */
+    }
+}
+
+/* Signals are read from a descriptor, by the main thread; workers inherit that they are blocked. */
+static int open_signals(struct weir_service *service)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    if (sigaction(SIGPIPE, &ignore, NULL) != 0 || pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+        return WEIR_ERR_IO;
+    service->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    service->done_fd = eventfd(0, EFD_CLOEXEC);
+    return service->signal_fd >= 0 && service->done_fd >= 0 ? 0 : WEIR_ERR_IO;
+}
+
+static int open_engine(struct weir_service *service)
+{
+    const struct weir_settings *settings = service->settings;
+    bool is_private = strcmp(settings->table, "none") == 0;
+    struct weir_options options = {
+        .rules_path = settings->rules[0] != '\0' ? settings->rules : NULL,
+        .table_path = is_private ? NULL : settings->table,
+        .table_bytes = settings->table_size,
+        .merge_domains = settings->merge_domains,
+        .shadow_mode = settings->shadow_mode,
+        .quota_mode = settings->quota_mode,
+        .near_limit_ratio = (float)settings->near_limit_ratio,
+        .log = engine_says,
+        .log_ctx = service,
+    };
+    int err = weir_open(&service->engine, &options);
+    if (err == WEIR_ERR_RULES)
+        weir_service_complain("the rules are not valid; --start-without-rules starts without them");
+    else if (err != 0)
+        weir_service_complain("cannot start: %s", weir_strerror(err));
+    return err;
+}
+
+static uint32_t thread_count(const struct weir_settings *settings)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (settings->threads > 0)
+        return (uint32_t)settings->threads;
+    return cores > 0 && cores <= 1024 ? (uint32_t)cores : 1;
+}
+
+static int make_workers(struct weir_service *service)
+{
+    uint32_t count = thread_count(service->settings);
+    service->loops = calloc(count, sizeof(struct weir_loop *));
+    service->workers =
+        aligned_alloc(_Alignof(struct weir_worker), count * sizeof(struct weir_worker));
+    if (service->loops == NULL || service->workers == NULL)
+        return WEIR_ERR_NOMEM;
+    memset(service->workers, 0, count * sizeof(struct weir_worker));
+    for (uint32_t i = 0; i < count; i++) {
+        service->worker_count++;
+        int err = weir_worker_init(&service->workers[i], service, service->engine, i);
+        if (err != 0) {
+            weir_service_complain("cannot start thread %u: %s", i, weir_strerror(err));
+            return err;
+        }
+        service->loops[i] = service->workers[i].loop;
+    }
+    return 0;
+}
+
+static int start_workers(struct weir_service *service)
+{
+    uint32_t beat_ms = service->notify.watchdog_ms / 4;
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        int err = weir_worker_start(&service->workers[i], service->done_fd, beat_ms);
+        if (err != 0) {
+            weir_service_complain("cannot start thread %u: %s", i, weir_strerror(err));
+            return err;
+        }
+    }
+    return 0;
+}
+
+static void say_ready(struct weir_service *service)
+{
+    for (size_t i = 0; i < service->listener_count; i++) {
+        static const char *const names[] = {"grpc", "http", "resp", "admin"};
+        const struct weir_service_listener *at = &service->listeners[i];
+        WEIR_LOG(service->log, WEIR_LOG_INFO, "listening",
+                 WEIR_LOG_TEXT("protocol", names[at->front]),
+                 WEIR_LOG_TEXT("address", weir_listener_address(at->listener)),
+                 WEIR_LOG_TEXT("tls", at->tls != NULL ? "yes" : "no"));
+    }
+    WEIR_LOG(service->log, WEIR_LOG_INFO, "ready", WEIR_LOG_TEXT("version", weir_version()),
+             WEIR_LOG_TEXT("table", service->settings->table),
+             WEIR_LOG_NUMBER("threads", service->worker_count),
+             WEIR_LOG_NUMBER("rules_generation", weir_rules_generation(service->engine)));
+    weir_notify_send(&service->notify, "READY=1\nSTATUS=serving");
+}
+
+/* ---- running ---- */
+
+static uint64_t monotonic_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* The next signal that waits, or 0. */
+static int next_signal(struct weir_service *service)
+{
+    struct signalfd_siginfo info;
+    ssize_t got = read(service->signal_fd, &info, sizeof(info));
+    return got == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
+}
+
+/* Settings other than the log's are read by workers at any time: they wait for a restart. */
+static void reload_settings(struct weir_service *service)
+{
+    struct weir_settings fresh;
+    struct weir_log_options options;
+    if (weir_settings_load(&fresh, service->flags, environ, engine_says, service) == 0) {
+        log_options(&fresh, &options);
+        weir_log_configure(service->log, &options);
+        for (size_t i = 0; i < WEIR_SETTINGS_COUNT; i++)
+            if (strncmp(weir_setting_at(i)->id, "log_", 4) != 0 &&
+                strcmp(fresh.sources[i].text, service->settings->sources[i].text) != 0)
+                WEIR_LOG(service->log, WEIR_LOG_WARN, "setting waits for a restart",
+                         WEIR_LOG_TEXT("setting", weir_setting_at(i)->id),
+                         WEIR_LOG_TEXT("value", fresh.sources[i].text));
+    }
+    weir_settings_fini(&fresh);
+}
+
+static void look_at_rules(struct weir_service *service, int *timeout_ms)
+{
+    int result =
+        weir_watch_step(service->engine, timeout_ms); /* errors: said, and changed nothing */
+    if (result == 1)
+        atomic_store_explicit(&service->has_rules, true, memory_order_relaxed);
+}
+
+static void reload(struct weir_service *service)
+{
+    int timeout_ms;
+    WEIR_LOG(service->log, WEIR_LOG_INFO, "reload", WEIR_LOG_TEXT("signal", "SIGHUP"));
+    weir_notify_reloading(&service->notify);
+    reload_settings(service);
+    weir_service_reload_tls(service, true);
+    look_at_rules(service, &timeout_ms);
+    weir_notify_send(&service->notify, "READY=1\nSTATUS=serving");
+}
+
+/* systemd hears from us only while every loop turns: a stuck thread is as bad as a dead process. */
+static void feed_watchdog(struct weir_service *service, uint64_t *beats_before)
+{
+    uint64_t least = UINT64_MAX;
+    if (service->notify.watchdog_ms == 0)
+        return;
+    for (uint32_t i = 0; i < service->worker_count; i++) {
+        uint64_t beats = atomic_load_explicit(&service->workers[i].beats, memory_order_relaxed);
+        least = beats < least ? beats : least;
+    }
+    if (least > *beats_before) {
+        *beats_before = least;
+        weir_notify_send(&service->notify, "WATCHDOG=1");
+    }
+}
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Until a signal says that it is enough. */
+static void run_until_told(struct weir_service *service)
+{
+    uint64_t tls_due_ms = monotonic_ms() + TLS_LOOK_MS, beats = 0;
+    int tick_ms = service->notify.watchdog_ms > 0
+                      ? min_int(TICK_MS, (int)(service->notify.watchdog_ms / 4 + 1))
+                      : TICK_MS;
+    for (;;) {
+        int rules_ms = TICK_MS, signal;
+        struct pollfd fds[] = {{.fd = service->signal_fd, .events = POLLIN},
+                               {.fd = weir_watch_fd(service->engine), .events = POLLIN}};
+        look_at_rules(service, &rules_ms);
+        if (poll(fds, 2, min_int(rules_ms, tick_ms)) < 0 && errno != EINTR)
+            WEIR_ASSERT(errno == ENOMEM); /* nothing else can be wrong with two descriptors */
+        while ((signal = next_signal(service)) != 0) {
+            if (signal != SIGHUP)
+                return;
+            reload(service);
+        }
+        feed_watchdog(service, &beats);
+        if (monotonic_ms() >= tls_due_ms) {
+            weir_service_reload_tls(service, false);
+            tls_due_ms = monotonic_ms() + TLS_LOOK_MS;
+        }
+    }
+}
+
+/* ---- going down ---- */
+
+/* Waits for a descriptor, at most so long; a second signal ends all. */
+static void wait_or_exit(struct weir_service *service, int fd, uint64_t wait_ms)
+{
+    uint64_t until_ms = monotonic_ms() + wait_ms, now_ms;
+    while ((now_ms = monotonic_ms()) < until_ms) {
+        int signal;
+        struct pollfd fds[] = {{.fd = service->signal_fd, .events = POLLIN},
+                               {.fd = fd, .events = POLLIN}};
+        int ready = poll(fds, 2, (int)(until_ms - now_ms));
+        while ((signal = next_signal(service)) != 0)
+            if (signal != SIGHUP)
+                _exit(EXIT_AT_ONCE); /* the table is good after any instruction */
+        if (ready > 0 && fd >= 0 && (fds[1].revents & POLLIN) != 0)
+            return;
+    }
+}
+
+static void go_down(struct weir_service *service)
+{
+    const struct weir_settings *settings = service->settings;
+    atomic_store_explicit(&service->is_going_down, true, memory_order_relaxed);
+    weir_notify_send(&service->notify, "STOPPING=1\nSTATUS=draining");
+    WEIR_LOG(service->log, WEIR_LOG_INFO, "draining",
+             WEIR_LOG_NUMBER("delay_ms", settings->drain_delay),
+             WEIR_LOG_NUMBER("grace_ms", settings->grace));
+    wait_or_exit(service, -1, settings->drain_delay);
+    for (size_t i = 0; i < service->listener_count; i++)
+        weir_listener_close(service->listeners[i].listener);
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        weir_loop_stop(service->loops[i], (uint32_t)settings->grace);
+    for (uint32_t ended = 0; ended < service->worker_count;) {
+        eventfd_t count;
+        wait_or_exit(service, service->done_fd, 3600 * 1000);
+        if (eventfd_read(service->done_fd, &count) == 0)
+            ended += (uint32_t)count;
+    }
+}
+
+/* Accepts a service that was made in part. */
+static void fini(struct weir_service *service)
+{
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        if (service->workers[i].is_started)
+            weir_loop_stop(service->workers[i].loop, 0);
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        weir_worker_join(&service->workers[i]);
+    for (size_t i = 0; i < service->listener_count; i++)
+        weir_listener_free(service->listeners[i].listener);
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        weir_worker_fini(&service->workers[i]);
+    for (size_t i = 0; i < service->listener_count; i++)
+        weir_tls_free(service->listeners[i].tls);
+    free(service->workers);
+    free(service->loops);
+    weir_close(service->engine);
+    weir_notify_fini(&service->notify);
+    if (service->signal_fd >= 0)
+        close(service->signal_fd);
+    if (service->done_fd >= 0)
+        close(service->done_fd);
+    weir_log_free(service->log);
+}
+
+int weir_service_run(const struct weir_settings *settings, const char *const *flags)
+{
+    struct weir_service service = {
+        .settings = settings, .flags = flags, .signal_fd = -1, .done_fd = -1, .notify = {.fd = -1}};
+    struct weir_log_options options;
+    char why[256];
+    log_options(settings, &options);
+    int err = weir_log_new(&service.log, STDERR_FILENO, &options);
+    if (err == 0)
+        err = open_signals(&service);
+    if (err != 0)
+        weir_service_complain("cannot start: %s", strerror(errno));
+    raise_files();
+    weir_notify_init(&service.notify, why, sizeof(why));
+    if (err == 0)
+        err = open_engine(&service);
+    if (err == 0)
+        err = make_workers(&service);
+    if (err == 0)
+        err = weir_service_listen(&service);
+    if (err == 0)
+        err = start_workers(&service);
+    if (err == 0) {
+        service.is_started = true;
+        if (why[0] != '\0')
+            WEIR_LOG(service.log, WEIR_LOG_WARN, "systemd not notified", WEIR_LOG_TEXT("why", why));
+        say_ready(&service);
+        run_until_told(&service);
+        go_down(&service);
+        WEIR_LOG(service.log, WEIR_LOG_INFO, "gone", WEIR_LOG_NUMBER("pid", (uint64_t)getpid()));
+    }
+    fini(&service);
+    return err;
+}

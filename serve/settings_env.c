@@ -1,0 +1,146 @@
+/* settings_env.c - the environment's word: our variables, and envoyproxy/ratelimit's.
+ *
+ * Most of theirs are another name for one of our settings, and stand in config.def.  Here are those
+ * that mean something only together (GRPC_HOST and GRPC_PORT), and those that we must not silently
+ * ignore because whoever set them relies on them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
+#include "serve/settings.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#define NAME_LEN 64
+#define TEXT_LEN 1024
+
+/* Set, but without a meaning here; said once, at start. */
+static const char *const without_meaning[][2] = {
+    {"REDIS_URL", "counts are in a shared-memory table; Redis is not used by this version"},
+    {"REDIS_PERSECOND_URL", "counts are in a shared-memory table"},
+    {"MEMCACHE_HOST_PORT", "counts are in a shared-memory table"},
+    {"CONFIG_GRPC_XDS_SERVER_URL", "rules come from files"},
+    {"TRACING_ENABLED", "there is no tracing"},
+    {"CACHE_KEY_PREFIX", "tables are told apart by their path: --table"},
+};
+
+/* NULL where the variable is not set, or empty. */
+static const char *get(char *const *environment, const char *name)
+{
+    size_t len = strlen(name);
+    for (; *environment != NULL; environment++)
+        if (strncmp(*environment, name, len) == 0 && (*environment)[len] == '=')
+            return (*environment)[len + 1] != '\0' ? *environment + len + 1 : NULL;
+    return NULL;
+}
+
+static bool is_true(const char *text)
+{
+    return text != NULL &&
+           (strcmp(text, "1") == 0 || strcasecmp(text, "t") == 0 || strcasecmp(text, "true") == 0);
+}
+
+/* HOST and PORT, either of which may be missing, to an address. */
+static void set_address(struct weir_settings *settings, char *const *environment,
+                        enum weir_setting_number number, const char *host_name,
+                        const char *port_name)
+{
+    const char *host = get(environment, host_name), *port = get(environment, port_name);
+    const char *initial = weir_setting_at(number)->initial;
+    const char *colon = strrchr(initial, ':');
+    char text[TEXT_LEN], from[TEXT_LEN], default_host[NAME_LEN];
+    if (host == NULL && port == NULL)
+        return;
+    snprintf(default_host, sizeof(default_host), "%.*s", (int)(colon - initial), initial);
+    if (host == NULL)
+        host = default_host;
+    bool is_v6 = strchr(host, ':') != NULL && host[0] != '[';
+    snprintf(text, sizeof(text), "%s%s%s:%s", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
+             port != NULL ? port : colon + 1);
+    snprintf(from, sizeof(from), "%s and %s in the environment", host_name, port_name);
+    weir_settings_set(settings, number, text, from);
+}
+
+static void set_grpc(struct weir_settings *settings, char *const *environment)
+{
+    char text[TEXT_LEN];
+    const char *path = get(environment, "GRPC_UDS");
+    set_address(settings, environment, WEIR_SETTING_NUMBER_grpc, "GRPC_HOST", "GRPC_PORT");
+    if (path != NULL) {
+        snprintf(text, sizeof(text), "unix:%s", path);
+        weir_settings_set(settings, WEIR_SETTING_NUMBER_grpc, text, "GRPC_UDS in the environment");
+    }
+    /* There TLS is gRPC's alone; with the certificate named, but not switched on, it is off. */
+    if (get(environment, "GRPC_SERVER_USE_TLS") != NULL)
+        weir_settings_set(settings, WEIR_SETTING_NUMBER_tls,
+                          is_true(get(environment, "GRPC_SERVER_USE_TLS")) ? "grpc" : "off",
+                          "GRPC_SERVER_USE_TLS in the environment");
+}
+
+static void set_rules(struct weir_settings *settings, char *const *environment)
+{
+    const char *root = get(environment, "RUNTIME_ROOT");
+    const char *sub = get(environment, "RUNTIME_SUBDIRECTORY");
+    const char *app = get(environment, "RUNTIME_APPDIRECTORY");
+    char text[TEXT_LEN];
+    if (root == NULL && sub == NULL)
+        return;
+    snprintf(text, sizeof(text), "%s%s%s/%s", root != NULL ? root : "/srv/runtime_data/current",
+             sub != NULL ? "/" : "", sub != NULL ? sub : "", app != NULL ? app : "config");
+    weir_settings_set(settings, WEIR_SETTING_NUMBER_rules, text,
+                      "RUNTIME_ROOT, RUNTIME_SUBDIRECTORY and RUNTIME_APPDIRECTORY in the "
+                      "environment");
+}
+
+static void set_statsd(struct weir_settings *settings, char *const *environment)
+{
+    const char *host = get(environment, "STATSD_HOST"), *port = get(environment, "STATSD_PORT");
+    char text[TEXT_LEN];
+    /* Theirs is on unless told; ours is sent where somebody has said where to. */
+    if (!is_true(get(environment, "USE_STATSD")) || is_true(get(environment, "DISABLE_STATS")))
+        return;
+    snprintf(text, sizeof(text), "%s:%s", host != NULL ? host : "localhost",
+             port != NULL ? port : "8125");
+    weir_settings_set(settings, WEIR_SETTING_NUMBER_statsd, text,
+                      "USE_STATSD, STATSD_HOST and STATSD_PORT in the environment");
+}
+
+static void set_named(struct weir_settings *settings, char *const *environment, size_t number,
+                      const char *name)
+{
+    char from[NAME_LEN + 32];
+    const char *text = name[0] != '\0' ? get(environment, name) : NULL;
+    if (text == NULL)
+        return;
+    snprintf(from, sizeof(from), "%s in the environment", name);
+    weir_settings_set(settings, (enum weir_setting_number)number, text, from);
+}
+
+void weir_settings_from_env(struct weir_settings *settings, char *const *environment,
+                            weir_log_fn say, void *say_ctx)
+{
+    set_grpc(settings, environment);
+    set_address(settings, environment, WEIR_SETTING_NUMBER_http, "HOST", "PORT");
+    set_address(settings, environment, WEIR_SETTING_NUMBER_admin, "DEBUG_HOST", "DEBUG_PORT");
+    set_rules(settings, environment);
+    set_statsd(settings, environment);
+    for (size_t i = 0; i < WEIR_SETTINGS_COUNT; i++)
+        set_named(settings, environment, i, weir_setting_at(i)->also);
+    /* Ours last: who sets WEIR_GRPC means us. */
+    for (size_t i = 0; i < WEIR_SETTINGS_COUNT; i++) {
+        char name[NAME_LEN];
+        snprintf(name, sizeof(name), "WEIR_%s", weir_setting_at(i)->id);
+        for (char *c = name; *c != '\0'; c++)
+            *c = (char)toupper((unsigned char)*c);
+        set_named(settings, environment, i, name);
+    }
+    for (size_t i = 0; i < sizeof(without_meaning) / sizeof(without_meaning[0]); i++) {
+        char line[TEXT_LEN];
+        if (get(environment, without_meaning[i][0]) == NULL)
+            continue;
+        snprintf(line, sizeof(line), "%s in the environment is not used: %s", without_meaning[i][0],
+                 without_meaning[i][1]);
+        say(say_ctx, WEIR_LEVEL_WARNING, line);
+    }
+}
