@@ -1,0 +1,456 @@
+/* front_grpc.c - Envoy's rate limit service and gRPC's health checks, on an HTTP/2 connection.
+ *
+ *     feed   bytes -> streams -> calls that are complete: `ready`, in the order of their ends
+ *     turn   ready -> batches -> weir_check_many() -> answers -> one write
+ *
+ * Calls wait for the end of a turn because many come together, and the engine decides many faster
+ * than one: it fetches memory ahead.  A call that is reset before its turn was never decided and
+ * has counted nothing.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
+#include "proto/grpc.h"
+#include "proto/health.h"
+#include "proto/rls.h"
+#include "serve/service.h"
+#include "serve/worker.h"
+
+#include <stdlib.h>
+
+#define BATCH_MAX 64              /* calls decided together */
+#define BLOCK_LEN (64u << 10)     /* memory for them; of which */
+#define BLOCK_RESERVE (16u << 10) /* is kept for one response */
+
+enum method { SHOULD_RATE_LIMIT, HEALTH_CHECK, HEALTH_WATCH, METHODS };
+
+#define TEXT(literal)                                                                              \
+    {                                                                                              \
+        literal, sizeof(literal) - 1                                                               \
+    }
+
+static const struct weir_str paths[METHODS] = {
+    [SHOULD_RATE_LIMIT] = TEXT("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
+    [HEALTH_CHECK] = TEXT("/grpc.health.v1.Health/Check"),
+    [HEALTH_WATCH] = TEXT("/grpc.health.v1.Health/Watch"),
+};
+static const struct weir_grpc_methods methods = {.paths = paths, .count = METHODS};
+
+struct calls {
+    struct call *first, *last;
+};
+
+/* What we keep of a stream, in its extra bytes. */
+struct call {
+    struct weir_grpc_call grpc;
+    struct weir_h2_stream *stream;
+    struct call *before, *after;
+    struct calls *list;    /* where it waits: ready, watchers, or NULL */
+    enum weir_health told; /* to a watcher */
+    bool is_of_service;    /* it watches "ratelimit" */
+};
+
+/* A connection. */
+struct front {
+    struct weir_conn *conn;
+    struct weir_worker *worker;
+    struct weir_h2 *h2;
+    bool is_alive; /* net knows that the peer is sensible */
+    bool is_draining;
+    struct calls ready, watchers;
+    struct weir_rls_options options;
+};
+
+/* On the stack, and so not set to zero: of most of it, most turns use little. */
+struct batch {
+    size_t count;
+    uint32_t status_count;
+    struct call *calls[BATCH_MAX];
+    struct weir_request requests[BATCH_MAX];
+    struct weir_decision decisions[BATCH_MAX];
+    int results[BATCH_MAX];
+    struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
+    struct weir_bump memory;
+    uint8_t *large; /* in place of block where that is too small, or NULL */
+    _Alignas(16) uint8_t block[BLOCK_LEN];
+};
+
+/* ---- lists of calls ---- */
+
+static void call_leave(struct call *call)
+{
+    struct calls *list = call->list;
+    if (!list)
+        return;
+    *(call->before ? &call->before->after : &list->first) = call->after;
+    *(call->after ? &call->after->before : &list->last) = call->before;
+    call->list = NULL;
+}
+
+static void call_enter(struct call *call, struct calls *list)
+{
+    call->list = list;
+    call->after = NULL;
+    call->before = list->last;
+    *(list->last ? &list->last->after : &list->first) = call;
+    list->last = call;
+}
+
+/* ---- what h2 tells ---- */
+
+static struct call *call_of(struct weir_h2_stream *stream)
+{
+    return (struct call *)(void *)stream->extra;
+}
+
+static void on_begin(void *ctx, struct weir_h2_stream *stream)
+{
+    struct call *call = call_of(stream);
+    (void)ctx;
+    weir_grpc_begin(&call->grpc);
+    call->stream = stream;
+    call->list = NULL;
+}
+
+static void on_header(void *ctx, struct weir_h2_stream *stream, struct weir_str name,
+                      struct weir_str value)
+{
+    const struct front *front = ctx;
+    weir_grpc_header(&call_of(stream)->grpc, &methods, name, value,
+                     weir_loop_now(front->worker->loop));
+}
+
+static void on_request(void *ctx, struct weir_h2_stream *stream)
+{
+    struct front *front = ctx;
+    struct call *call = call_of(stream);
+    if (!call->list)
+        call_enter(call, &front->ready);
+}
+
+static void on_data(void *ctx, struct weir_h2_stream *stream)
+{
+    if (weir_grpc_is_too_large(stream)) { /* what is announced need not come before we refuse */
+        stream->fault = WEIR_H2_BODY_TOO_LARGE;
+        on_request(ctx, stream);
+    }
+}
+
+static void on_close(void *ctx, struct weir_h2_stream *stream)
+{
+    (void)ctx;
+    call_leave(call_of(stream));
+}
+
+static const struct weir_h2_events events = {
+    .extra_bytes = sizeof(struct call),
+    .begin = on_begin,
+    .header = on_header,
+    .data = on_data,
+    .request = on_request,
+    .close = on_close,
+};
+
+/* ---- health ---- */
+
+static enum weir_health health_of(const struct front *front, bool is_of_service)
+{
+    if (is_of_service && (front->is_draining || !weir_service_is_healthy(front->worker->service)))
+        return WEIR_HEALTH_NOT_SERVING;
+    return WEIR_HEALTH_SERVING; /* "" asks whether the server answers at all */
+}
+
+static void tell_health(struct front *front, struct call *call, enum weir_health health)
+{
+    uint8_t *out = weir_grpc_out(front->h2, call->stream, WEIR_HEALTH_LEN);
+    if (out)
+        weir_health_pack(health, out);
+    call->told = health;
+}
+
+static void health_check(struct front *front, struct call *call, struct weir_str service)
+{
+    bool is_of_service = weir_str_eq(service, WEIR_STR("ratelimit"));
+    if (!is_of_service && service.len > 0) {
+        struct weir_grpc_status status = {WEIR_GRPC_NOT_FOUND, "unknown service"};
+        weir_grpc_refuse(front->h2, call->stream, status);
+        return;
+    }
+    tell_health(front, call, health_of(front, is_of_service));
+    weir_grpc_reply(front->h2, call->stream);
+}
+
+static void health_watch(struct front *front, struct call *call, struct weir_str service)
+{
+    call->is_of_service = weir_str_eq(service, WEIR_STR("ratelimit"));
+    bool is_known = call->is_of_service || service.len == 0;
+    tell_health(front, call,
+                is_known ? health_of(front, call->is_of_service) : WEIR_HEALTH_SERVICE_UNKNOWN);
+    weir_grpc_reply_open(front->h2, call->stream);
+    call_enter(call, &front->watchers);
+}
+
+static void health_call(struct front *front, struct call *call, struct weir_str message)
+{
+    _Alignas(16) uint8_t block[4096];
+    struct weir_bump memory;
+    struct weir_str service;
+    weir_bump_init(&memory, block, sizeof(block));
+    int err = weir_health_decode(&memory, message, &service);
+    if (err) {
+        struct weir_grpc_status status = {WEIR_GRPC_INTERNAL, "not a HealthCheckRequest"};
+        if (err == WEIR_ERR_TOO_LARGE)
+            status = (struct weir_grpc_status){WEIR_GRPC_NOT_FOUND, "unknown service"};
+        weir_grpc_refuse(front->h2, call->stream, status);
+    } else if (call->grpc.method == HEALTH_WATCH) {
+        health_watch(front, call, service);
+    } else {
+        health_check(front, call, service);
+    }
+}
+
+/* Tells watchers what has changed. */
+static void update_watchers(struct front *front)
+{
+    for (struct call *call = front->watchers.first; call; call = call->after) {
+        enum weir_health health = health_of(front, call->is_of_service);
+        if (call->is_of_service && call->told != health) {
+            tell_health(front, call, health);
+            weir_h2_resume(front->h2, call->stream);
+        }
+    }
+}
+
+/* ---- decisions ---- */
+
+static void refuse(struct front *front, struct call *call, struct weir_grpc_status status)
+{
+    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_COUNTER_BAD, 1);
+    weir_grpc_refuse(front->h2, call->stream, status);
+}
+
+static struct weir_grpc_status refusal_of(int err)
+{
+    switch (err) {
+    case WEIR_ERR_DOMAIN_EMPTY:
+    case WEIR_ERR_DESCRIPTORS_EMPTY:
+    case WEIR_ERR_OVERRIDE_UNIT:
+        return (struct weir_grpc_status){WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(err)};
+    case WEIR_ERR_TOO_LARGE:
+        return (struct weir_grpc_status){
+            WEIR_GRPC_RESOURCE_EXHAUSTED,
+            "over a maximum: 64 descriptors, 32 entries in each, 256 bytes of a domain or a key, "
+            "4096 of a value"};
+    case WEIR_ERR_INVALID:
+        return (struct weir_grpc_status){WEIR_GRPC_INTERNAL,
+                                         "not a RateLimitRequest, or not UTF-8"};
+    default:
+        return (struct weir_grpc_status){WEIR_GRPC_INTERNAL, weir_strerror(err)};
+    }
+}
+
+/* More memory for a batch that is still empty; false where there is none, or it has that already.
+ * alloc: only for requests that unfold to more than BLOCK_LEN, and for dynamic metadata. */
+static bool batch_enlarge(struct batch *batch)
+{
+    if (batch->large)
+        return false;
+    batch->large = malloc(WEIR_RLS_MEMORY_MAX);
+    if (!batch->large)
+        return false;
+    weir_bump_init(&batch->memory, batch->large, WEIR_RLS_MEMORY_MAX);
+    return true;
+}
+
+static void batch_init(struct batch *batch, const struct weir_rls_options *options)
+{
+    batch->count = 0;
+    batch->status_count = 0;
+    batch->large = NULL;
+    weir_bump_init(&batch->memory, batch->block, sizeof(batch->block));
+    if (options->has_metadata)
+        (void)batch_enlarge(batch);
+}
+
+/* Adds a call, or refuses it; false where the batch must be decided first. */
+static bool batch_add(struct batch *batch, struct front *front, struct call *call,
+                      struct weir_str message)
+{
+    struct weir_bump before = batch->memory;
+    struct weir_request *request = &batch->requests[batch->count];
+    int err = weir_rls_decode(&batch->memory, message, request);
+    if (batch->memory.has_failed && batch->count == 0 && batch_enlarge(batch)) {
+        before = batch->memory;
+        err = weir_rls_decode(&batch->memory, message, request);
+    }
+    bool has_room = err ? batch->count == 0 || !batch->memory.has_failed
+                        : request->descriptor_count <= WEIR_DESCRIPTORS_MAX - batch->status_count;
+    if (err || !has_room)
+        batch->memory = before;
+    if (!has_room)
+        return false;
+    if (err) {
+        refuse(front, call, refusal_of(err));
+        return true;
+    }
+    batch->decisions[batch->count].statuses = &batch->statuses[batch->status_count];
+    batch->status_count += request->descriptor_count;
+    batch->calls[batch->count++] = call;
+    return true;
+}
+
+/* Takes ready calls: those that need no decision are answered, the others added. */
+static void batch_fill(struct batch *batch, struct front *front, uint64_t now_ns)
+{
+    struct call *call;
+    while ((call = front->ready.first) && batch->count < BATCH_MAX &&
+           (size_t)(batch->memory.end - batch->memory.next) > BLOCK_RESERVE) {
+        struct weir_str message;
+        uint32_t http_status;
+        struct weir_grpc_status status =
+            weir_grpc_message(&call->grpc, call->stream, now_ns, &message, &http_status);
+        if (status.code == WEIR_GRPC_OK && call->grpc.method == SHOULD_RATE_LIMIT) {
+            if (!batch_add(batch, front, call, message))
+                return;
+            call_leave(call);
+            continue;
+        }
+        call_leave(call);
+        if (http_status != 200)
+            weir_grpc_refuse_http(front->h2, call->stream, http_status);
+        else if (status.code != WEIR_GRPC_OK)
+            refuse(front, call, status);
+        else
+            health_call(front, call, message);
+    }
+}
+
+static void answer(struct front *front, struct batch *batch, size_t i)
+{
+    struct weir_h2_stream *stream = batch->calls[i]->stream;
+    struct weir_bump memory = batch->memory; /* the next answer uses the same */
+    struct weir_rls_response *response;
+    size_t len;
+    int err = batch->results[i];
+    if (!err)
+        err = weir_rls_respond(&memory, &front->options, &batch->requests[i], &batch->decisions[i],
+                               &response, &len);
+    uint8_t *out = err ? NULL : weir_grpc_out(front->h2, stream, len);
+    if (!out) {
+        refuse(front, batch->calls[i], refusal_of(err ? err : WEIR_ERR_NOMEM));
+        return;
+    }
+    weir_rls_pack(response, out);
+    weir_grpc_reply(front->h2, stream);
+}
+
+static void count(const struct front *front, const struct batch *batch)
+{
+    uint64_t decided = 0, over = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        decided += batch->results[i] == 0;
+        over += batch->results[i] == 0 && batch->decisions[i].overall == WEIR_CODE_OVER_LIMIT;
+    }
+    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_COUNTER_REQUESTS, decided);
+    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_COUNTER_OVER_LIMIT, over);
+}
+
+static void decide_some(struct front *front)
+{
+    struct batch batch;
+    uint64_t now_ns = weir_loop_now(front->worker->loop);
+    batch_init(&batch, &front->options);
+    batch_fill(&batch, front, now_ns);
+    weir_check_many(front->worker->session, batch.requests, batch.count, now_ns, batch.decisions,
+                    batch.results);
+    count(front, &batch);
+    for (size_t i = 0; i < batch.count; i++)
+        answer(front, &batch, i);
+    free(batch.large);
+}
+
+/* ---- what net tells ---- */
+
+static int front_open(void **state, void *ctx, struct weir_conn *conn)
+{
+    const struct weir_settings *settings = weir_service_settings(ctx);
+    struct front *front = calloc(1, sizeof(*front));
+    if (!front)
+        return WEIR_ERR_NOMEM;
+    front->conn = conn;
+    front->worker = weir_worker_of(conn);
+    front->options = (struct weir_rls_options){
+        .has_headers = settings->response_headers,
+        .limit_header = weir_str_of(settings->limit_header),
+        .remaining_header = weir_str_of(settings->remaining_header),
+        .reset_header = weir_str_of(settings->reset_header),
+        .has_metadata = settings->dynamic_metadata,
+    };
+    int err = weir_h2_new(&front->h2, &events, front);
+    if (err) {
+        free(front);
+        return err;
+    }
+    *state = front;
+    weir_conn_wake(conn); /* our SETTINGS need not wait for the client's */
+    return 0;
+}
+
+static int front_feed(void *state, const uint8_t *bytes, size_t len)
+{
+    struct front *front = state;
+    int err = weir_h2_feed(front->h2, bytes, len, weir_loop_now(front->worker->loop));
+    if (!front->is_alive && weir_h2_is_greeted(front->h2)) {
+        front->is_alive = true;
+        weir_conn_alive(front->conn);
+    }
+    if (err)
+        WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_WARN, "connection closed",
+                 WEIR_LOG_TEXT("protocol", "grpc"),
+                 WEIR_LOG_TEXT("peer", weir_conn_peer(front->conn)),
+                 WEIR_LOG_TEXT("why", weir_h2_why(front->h2)));
+    return err;
+}
+
+static void send(void *ctx, const void *bytes, size_t len)
+{
+    weir_conn_send(ctx, bytes, len);
+}
+
+static int front_turn(void *state)
+{
+    struct front *front = state;
+    while (front->ready.first)
+        decide_some(front);
+    if (front->watchers.first)
+        update_watchers(front);
+    if (weir_h2_flush(front->h2, send, front->conn))
+        weir_conn_finish(front->conn);
+    return 0;
+}
+
+static void front_drain(void *state)
+{
+    struct front *front = state;
+    front->is_draining = true;
+    update_watchers(front);
+    for (struct call *call = front->watchers.first; call; call = call->after)
+        weir_grpc_end_unavailable(front->h2, call->stream);
+    weir_h2_drain(front->h2);
+    weir_conn_wake(front->conn);
+}
+
+static void front_close(void *state)
+{
+    struct front *front = state;
+    weir_h2_free(front->h2);
+    free(front);
+}
+
+const struct weir_protocol weir_front_grpc = {
+    .name = "grpc",
+    .open = front_open,
+    .feed = front_feed,
+    .turn = front_turn,
+    .drain = front_drain,
+    .close = front_close,
+};
