@@ -152,6 +152,24 @@ struct weir_status {
     struct weir_ticket ticket;
 };
 
+/* A limit that comes along with its key; no rule is asked.  The key alone names the counter: calls
+ * that speak of one key should agree on the rest. */
+struct weir_throttle {
+    struct weir_str key;
+    uint32_t burst;    /* the bucket's size */
+    uint32_t count;    /* tokens that come back ... */
+    uint32_t period_s; /* ... in so many seconds */
+    int64_t quantity;  /* tokens to take; 0: look; negative: give back */
+};
+
+struct weir_throttled {
+    bool allowed;
+    uint64_t limit; /* the burst */
+    uint64_t remaining;
+    uint64_t reset_after_ns;
+    uint64_t retry_after_ns; /* 0 if allowed; WEIR_NEVER if waiting does not help */
+};
+
 struct weir_decision {
     enum weir_code overall;
     uint32_t status_count;

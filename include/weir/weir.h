@@ -93,6 +93,18 @@ WEIR_API WEIR_MUST_CHECK int weir_renew(struct weir_session *s, struct weir_tick
 WEIR_API WEIR_MUST_CHECK int weir_refund(struct weir_session *s, const struct weir_request *request,
                                          uint64_t now_ns, struct weir_decision *out);
 
+/* Decides by the limit that the caller brings, a token bucket: what redis-cell's CL.THROTTLE does.
+ * 0, WEIR_ERR_INVALID where burst, count or period is 0, WEIR_ERR_TOO_LARGE where the key is longer
+ * than a value may be or the bucket takes longer than 146 years to fill. */
+WEIR_API WEIR_MUST_CHECK int weir_throttle(struct weir_session *s,
+                                           const struct weir_throttle *throttle, uint64_t now_ns,
+                                           struct weir_throttled *out);
+
+/* As n calls in order would, but faster; results[i] is what weir_throttle() would have returned. */
+WEIR_API void weir_throttle_many(struct weir_session *s, const struct weir_throttle *throttles,
+                                 size_t n, uint64_t now_ns, struct weir_throttled *outs,
+                                 int *results);
+
 /* Watching the rules: wait until the descriptor is readable or *timeout_ms has passed, then
  * step.  step() loads, compiles and publishes new rules; bad ones change nothing and are
  * logged.  It returns 1 where new rules were published, 0 where not, or an error. */

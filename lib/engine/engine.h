@@ -20,6 +20,7 @@
 #define WEIR_ENGINE_ENGINE_H
 
 #include "base/maxima.h"
+#include "engine/throttle.h"
 #include "rules/rules.h"
 #include "rules/watch.h"
 #include "store/local.h"
@@ -113,6 +114,7 @@ struct weir_session {
     struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
     struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
     struct weir_match match;
+    struct weir_throttle_sets throttles;
     uint8_t *identity; /* WEIR_IDENTITY_MAX bytes */
 };
 
