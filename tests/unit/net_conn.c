@@ -1,0 +1,274 @@
+/* Connections over the loopback: bytes, turns, finishing, draining.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "net_rig.h"
+
+#include <sys/stat.h>
+
+static const struct weir_listen_options echo = {.protocol = &rig_echo_protocol};
+
+static void what_is_sent_comes_back(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 1, &echo);
+    int fd = rig_client(&rig);
+    rig_write(fd, "hello", 5);
+    rig_expect(fd, "hello");
+    rig_write(fd, " world", 6);
+    rig_expect(fd, " world");
+    close(fd);
+    rig_await(&rig.closed, 1);
+    rig_stop(&rig, 1000);
+}
+
+static void the_turn_has_a_time(void **state)
+{
+    struct rig rig;
+    (void)state;
+    uint64_t before = rig_clock(NULL);
+    rig_start(&rig, 1, &echo);
+    int fd = rig_client(&rig);
+    for (int i = 0; i < 3; i++) {
+        rig_write(fd, "a", 1);
+        rig_expect(fd, "a");
+        uint64_t now = atomic_load(&rig.last_now);
+        assert_true(now > before);
+        before = now;
+    }
+    close(fd);
+    rig_stop(&rig, 1000);
+}
+
+struct flood {
+    int fd;
+    size_t len;
+    uint8_t *bytes;
+};
+
+static void *write_flood(void *ctx)
+{
+    struct flood *flood = ctx;
+    rig_write(flood->fd, flood->bytes, flood->len);
+    return NULL;
+}
+
+static void megabytes_arrive_in_order(void **state)
+{
+    struct rig rig;
+    pthread_t writer;
+    struct flood flood = {.len = 8u << 20};
+    (void)state;
+    rig_start(&rig, 1, &echo);
+    flood.fd = rig_client(&rig);
+    flood.bytes = malloc(flood.len);
+    uint8_t *got = malloc(flood.len);
+    assert_non_null(flood.bytes);
+    assert_non_null(got);
+    for (size_t i = 0; i < flood.len; i++)
+        flood.bytes[i] = (uint8_t)(i * 31 >> 8 | 0x80); /* never a 'q' */
+    assert_int_equal(pthread_create(&writer, NULL, write_flood, &flood), 0);
+    assert_int_equal(rig_read(flood.fd, got, flood.len), flood.len);
+    pthread_join(writer, NULL);
+    assert_memory_equal(got, flood.bytes, flood.len);
+    close(flood.fd);
+    free(got);
+    free(flood.bytes);
+    rig_stop(&rig, 1000);
+}
+
+static void a_big_answer_arrives_whole(void **state)
+{
+    struct rig rig;
+    size_t len = 3u << 20;
+    (void)state;
+    rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_babble_protocol});
+    rig.answer_len = len;
+    int fd = rig_client(&rig);
+    char *got = malloc(len);
+    assert_non_null(got);
+    rig_write(fd, "x", 1);
+    assert_int_equal(rig_read(fd, got, len), len);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(got[i], 'b');
+    free(got);
+    close(fd);
+    rig_stop(&rig, 1000);
+}
+
+static void a_negative_feed_sends_its_answer_and_closes(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 1, &echo);
+    int fd = rig_client(&rig);
+    rig_write(fd, "so q", 4);
+    rig_expect(fd, "so q");
+    rig_expect_end(fd);
+    assert_true(atomic_load(&rig.turns) > 0);
+    close(fd);
+    rig_await(&rig.closed, 1);
+    rig_stop(&rig, 1000);
+}
+
+/* A reset would make the kernel throw away the answer that has not been read yet. */
+static void unread_input_does_not_spoil_the_last_answer(void **state)
+{
+    struct rig rig;
+    char more[1000];
+    (void)state;
+    rig_start(&rig, 1, &echo);
+    int fd = rig_client(&rig);
+    memset(more, 'm', sizeof(more));
+    rig_write(fd, "q", 1);
+    for (int i = 0; i < 100; i++)
+        rig_write(fd, more, sizeof(more));
+    char first;
+    assert_int_equal(rig_read(fd, &first, 1), 1);
+    assert_int_equal(first, 'q');
+    close(fd);
+    rig_stop(&rig, 5000);
+}
+
+static void who_stops_sending_still_hears_the_answer(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 1, &echo);
+    int fd = rig_client(&rig);
+    rig_write(fd, "last words", 10);
+    shutdown(fd, SHUT_WR);
+    rig_expect(fd, "last words");
+    rig_expect_end(fd);
+    close(fd);
+    rig_await(&rig.closed, 1);
+    rig_stop(&rig, 1000);
+}
+
+static void draining_lets_protocols_say_goodbye(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 2, &(struct weir_listen_options){.protocol = &rig_polite_protocol});
+    int one = rig_client(&rig), two = rig_client(&rig);
+    rig_await(&rig.opened, 2);
+    for (uint32_t i = 0; i < rig.loop_count; i++)
+        weir_loop_stop(rig.loops[i], RIG_PATIENCE_S * 1000);
+    rig_expect(one, "bye");
+    rig_expect(two, "bye");
+    rig_expect_end(one);
+    rig_expect_end(two);
+    close(one);
+    close(two);
+    rig_join(&rig);
+    assert_int_equal(atomic_load(&rig.drained), 2);
+}
+
+static void grace_ends(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_stubborn_protocol});
+    int fd = rig_client(&rig);
+    rig_await(&rig.opened, 1);
+    uint64_t before = rig_ms();
+    rig_stop(&rig, 50);
+    assert_true(rig_ms() - before >= 40);
+    assert_int_equal(atomic_load(&rig.drained), 1);
+    rig_expect_end(fd);
+    close(fd);
+}
+
+static void a_second_stop_shortens_the_grace(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_stubborn_protocol});
+    int fd = rig_client(&rig);
+    rig_await(&rig.opened, 1);
+    weir_loop_stop(rig.loops[0], 3600 * 1000);
+    rig_await(&rig.drained, 1);
+    rig_stop(&rig, 0);
+    close(fd);
+}
+
+static void a_closed_listener_keeps_its_connections(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 2, &echo);
+    int fd = rig_client(&rig);
+    rig_await(&rig.opened, 1);
+    weir_listener_close(rig.listener);
+    uint64_t until = rig_ms() + RIG_PATIENCE_S * 1000;
+    for (int late; (late = rig_connect(weir_listener_address(rig.listener))) >= 0; close(late))
+        assert_true(rig_ms() < until);
+    rig_write(fd, "still", 5);
+    rig_expect(fd, "still");
+    close(fd);
+    rig_stop(&rig, 1000);
+}
+
+static void loops_that_never_ran_can_be_freed(void **state)
+{
+    struct weir_loop *loop;
+    struct weir_listener *listener;
+    struct weir_listen_options options = echo;
+    char why[256];
+    (void)state;
+    options.address = "127.0.0.1:0";
+    assert_int_equal(weir_loop_new(&loop), 0);
+    assert_int_equal(weir_listener_new(&listener, &loop, 1, &options, why, sizeof(why)), 0);
+    weir_listener_free(listener);
+    weir_loop_free(loop);
+}
+
+static void count_one(void *ctx)
+{
+    atomic_fetch_add((_Atomic uint64_t *)ctx, 1);
+}
+
+static void posts_run_in_the_loop(void **state)
+{
+    struct rig rig;
+    _Atomic uint64_t count = 0;
+    (void)state;
+    rig_start(&rig, 2, &echo);
+    for (int i = 0; i < 1000; i++)
+        weir_loop_post(rig.loops[i % 2], count_one, &count);
+    rig_await(&count, 1000);
+    rig_stop(&rig, 1000);
+}
+
+static void timers_tick(void **state)
+{
+    struct rig rig = {.loop_count = 1};
+    _Atomic uint64_t count = 0;
+    struct weir_loop_timer *timer;
+    (void)state;
+    assert_int_equal(weir_loop_new(&rig.loops[0]), 0);
+    assert_int_equal(weir_loop_every(rig.loops[0], &timer, 1, count_one, &count), 0);
+    assert_int_equal(pthread_create(&rig.threads[0], NULL, rig_thread, rig.loops[0]), 0);
+    rig_await(&count, 3);
+    rig_stop(&rig, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_sent_comes_back),
+        cmocka_unit_test(the_turn_has_a_time),
+        cmocka_unit_test(megabytes_arrive_in_order),
+        cmocka_unit_test(a_big_answer_arrives_whole),
+        cmocka_unit_test(a_negative_feed_sends_its_answer_and_closes),
+        cmocka_unit_test(unread_input_does_not_spoil_the_last_answer),
+        cmocka_unit_test(who_stops_sending_still_hears_the_answer),
+        cmocka_unit_test(draining_lets_protocols_say_goodbye),
+        cmocka_unit_test(grace_ends),
+        cmocka_unit_test(a_second_stop_shortens_the_grace),
+        cmocka_unit_test(a_closed_listener_keeps_its_connections),
+        cmocka_unit_test(loops_that_never_ran_can_be_freed),
+        cmocka_unit_test(posts_run_in_the_loop),
+        cmocka_unit_test(timers_tick),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
