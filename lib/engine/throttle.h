@@ -6,8 +6,8 @@
  * That stands: were it cut to the smaller burst, who asks with two bursts in turn would be handed
  * back the difference every time.
  *
- * A step is counted in 65536ths of a nanosecond whatever the rate, rounded up, so that the instant's
- * fraction means the same to all of them.  Steps beyond 19 hours are whole nanoseconds: in
+ * A step is counted in 65536ths of a nanosecond whatever the rate, rounded up, so that the fraction
+ * of an instant means the same to all of them.  Steps beyond 19 hours are whole nanoseconds: in
  * 65536ths they would not fit, and a fraction left by another rate is then worth at most one.
  *
  * Names of counters cannot meet those of rules: the tag is one that no rule has.
