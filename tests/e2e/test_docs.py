@@ -213,3 +213,10 @@ def test_options_of_the_library_are_told():
     assert len(fields) > 8
     shown = text_of("docs/library.md")
     assert [field for field in fields if f"`{field}`" not in shown and field != "log_ctx"] == []
+
+
+def test_functions_of_the_library_are_told():
+    functions = re.findall(r"^WEIR_API [^;(]*?\b(weir_\w+)\(", text_of("include/weir/weir.h"), re.M)
+    assert len(functions) > 15
+    shown = text_of("docs/library.md").replace("weir_stats_*()", "")
+    assert [function for function in functions if f"{function}(" not in shown] == []
