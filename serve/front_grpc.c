@@ -224,7 +224,7 @@ static void update_watchers(struct front *front)
 
 static void refuse(struct front *front, struct call *call, struct weir_grpc_status status)
 {
-    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_COUNTER_BAD, 1);
+    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD, 1);
     weir_grpc_refuse(front->h2, call->stream, status);
 }
 
@@ -350,8 +350,8 @@ static void count(const struct front *front, const struct batch *batch)
         decided += batch->results[i] == 0;
         over += batch->results[i] == 0 && batch->decisions[i].overall == WEIR_CODE_OVER_LIMIT;
     }
-    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_COUNTER_REQUESTS, decided);
-    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_COUNTER_OVER_LIMIT, over);
+    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS, decided);
+    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_OVER_LIMIT, over);
 }
 
 static void decide_some(struct front *front)

@@ -45,7 +45,7 @@ struct weir *weir_service_engine(const struct weir_service *service)
 }
 
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
-                            enum weir_counter counter)
+                            enum weir_front_count counter)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < service->worker_count; i++)

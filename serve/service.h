@@ -35,7 +35,7 @@ struct weir *weir_service_engine(const struct weir_service *service);
 
 /* A counter over all workers. */
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
-                            enum weir_counter counter);
+                            enum weir_front_count counter);
 /* The listeners that are open; index from 0, NULL past the last. */
 const struct weir_listener *weir_service_listener(const struct weir_service *service, size_t index,
                                                   enum weir_front *front);

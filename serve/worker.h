@@ -30,11 +30,11 @@ enum weir_front {
 };
 
 /* What a worker counts, for each front end. */
-enum weir_counter {
-    WEIR_COUNTER_REQUESTS,   /* that were decided */
-    WEIR_COUNTER_OVER_LIMIT, /* of these, refused */
-    WEIR_COUNTER_BAD,        /* requests that made no sense, or were over a maximum */
-    WEIR_COUNTERS
+enum weir_front_count {
+    WEIR_FRONT_COUNT_REQUESTS,   /* that were decided */
+    WEIR_FRONT_COUNT_OVER_LIMIT, /* of these, refused */
+    WEIR_FRONT_COUNT_BAD,        /* requests that made no sense, or were over a maximum */
+    WEIR_FRONT_COUNTS
 };
 
 struct weir_worker {
@@ -47,7 +47,7 @@ struct weir_worker {
     bool is_started;
     pthread_t thread;
     _Atomic uint64_t beats; /* grows while the loop turns */
-    _Alignas(64) _Atomic uint64_t counts[WEIR_FRONTS][WEIR_COUNTERS];
+    _Alignas(64) _Atomic uint64_t counts[WEIR_FRONTS][WEIR_FRONT_COUNTS];
 };
 
 /* The worker of the thread that runs this connection's loop. */
@@ -55,7 +55,7 @@ struct weir_worker *weir_worker_of(const struct weir_conn *conn);
 
 /* In the worker's thread only. */
 static inline void weir_worker_add(struct weir_worker *worker, enum weir_front front,
-                                   enum weir_counter counter, uint64_t n)
+                                   enum weir_front_count counter, uint64_t n)
 {
     /* relaxed, and no read-modify-write: one writer; readers want a number that was true once */
     _Atomic uint64_t *count = &worker->counts[front][counter];
