@@ -39,6 +39,11 @@ struct weir_log *weir_service_log(const struct weir_service *service)
     return service->log;
 }
 
+const struct weir_http_options *weir_service_http_options(const struct weir_service *service)
+{
+    return &service->http;
+}
+
 struct weir *weir_service_engine(const struct weir_service *service)
 {
     return service->engine;
@@ -141,6 +146,25 @@ static int open_signals(struct weir_service *service)
     service->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     service->done_fd = eventfd(0, EFD_CLOEXEC);
     return service->signal_fd >= 0 && service->done_fd >= 0 ? 0 : WEIR_ERR_IO;
+}
+
+static int read_http_options(struct weir_service *service)
+{
+    const struct weir_settings *settings = service->settings;
+    const struct weir_http_settings http = {
+        .trusted_proxies = settings->trusted_proxies,
+        .user_header = settings->user_header,
+        .attributes = settings->attributes,
+        .original_request = settings->original_request,
+        .check_domain = settings->check_domain,
+        .check_headers = settings->check_headers,
+        .check_body = settings->check_body,
+    };
+    char why[256];
+    int err = weir_http_options_read(&service->http, &http, why, sizeof(why));
+    if (err != 0)
+        weir_service_complain("cannot start: %s", why);
+    return err;
 }
 
 static int open_engine(struct weir_service *service)
@@ -406,6 +430,8 @@ int weir_service_run(const struct weir_settings *settings, const char *const *fl
         weir_service_complain("cannot start: %s", strerror(errno));
     raise_files();
     weir_notify_init(&service.notify, why, sizeof(why));
+    if (err == 0)
+        err = read_http_options(&service);
     if (err == 0)
         err = open_engine(&service);
     if (err == 0)

@@ -4,6 +4,7 @@
 #ifndef WEIR_SERVE_SERVICE_INTERNAL_H
 #define WEIR_SERVE_SERVICE_INTERNAL_H
 
+#include "serve/http_options.h"
 #include "serve/notify.h"
 #include "serve/service.h"
 
@@ -25,6 +26,7 @@ struct weir_service {
     struct weir_service_listener listeners[WEIR_FRONTS];
     size_t listener_count;
     struct weir_notify notify;
+    struct weir_http_options http;
     int signal_fd, done_fd;
     bool is_started; /* errors go to the log; before, as plain lines */
     _Atomic bool is_going_down;

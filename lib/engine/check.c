@@ -20,11 +20,12 @@ static void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_
         out->overall = WEIR_CODE_OK; /* the statuses still say what each limit decided */
 }
 
-static int check_one(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
-                     bool is_refund, struct weir_decision *out)
+static int check_one(struct weir_session *s, const struct weir_published *published,
+                     const struct weir_request *request, uint64_t now_ns, bool is_refund,
+                     struct weir_decision *out)
 {
     weir_plan_reset(s);
-    int err = weir_plan_open(s, weir_publish_hold(s), request, is_refund);
+    int err = weir_plan_open(s, published, request, is_refund);
     if (err)
         return err;
     weir_plan_find(s, &s->plans[0]);
@@ -36,13 +37,19 @@ static int check_one(struct weir_session *s, const struct weir_request *request,
 int weir_check(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
                struct weir_decision *out)
 {
-    return check_one(s, request, now_ns, false, out);
+    return check_one(s, weir_publish_hold(s), request, now_ns, false, out);
+}
+
+int weir_check_held(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
+                    struct weir_decision *out)
+{
+    return check_one(s, s->mine, request, now_ns, false, out);
 }
 
 int weir_refund(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
                 struct weir_decision *out)
 {
-    return check_one(s, request, now_ns, true, out);
+    return check_one(s, weir_publish_hold(s), request, now_ns, true, out);
 }
 
 /* Plans as many of n requests as the session has room for, at least one; says how many. */

@@ -47,4 +47,9 @@ static inline const struct weir_published *weir_publish_hold(struct weir_session
     return __builtin_expect(p == s->mine, 1) ? p : weir_publish_hold_anew(s);
 }
 
+/* weir_check() with the version that weir_publish_hold() gave last: for requests that borrow from
+ * that version's rules, as those made from shapes do. */
+WEIR_MUST_CHECK int weir_check_held(struct weir_session *s, const struct weir_request *request,
+                                    uint64_t now_ns, struct weir_decision *out);
+
 #endif

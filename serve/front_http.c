@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/front_http.h"
+
+#include "base/str.h"
+
+#include <stdlib.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+/* How long a request may take to come, once it has begun: who sends a byte now and then is never
+ * idle, so net does not see it. */
+#define REQUEST_NS (30 * NS_PER_S)
+#define ANSWER_LEN 8192 /* of those that fit on the stack easily: all but a few of /json's */
+
+/* ---- answers ---- */
+
+static struct weir_str date_of(struct weir_front_http *front)
+{
+    uint64_t now_s = weir_loop_now(front->worker->loop) / NS_PER_S;
+    if (now_s != front->date_s) {
+        front->date_s = now_s;
+        weir_http1_date(front->date, now_s);
+    }
+    return (struct weir_str){.ptr = front->date, .len = sizeof(front->date)};
+}
+
+/* alloc: for answers that are longer than ANSWER_LEN, which only /json to dozens of descriptors is. */
+static void send_long(struct weir_front_http *front, const struct weir_http1_answer *answer)
+{
+    size_t cap = 1024 + answer->lines.len + answer->body.len;
+    char *buf = malloc(cap);
+    size_t len = buf ? weir_http1_answer_write(buf, cap, answer) : 0;
+    if (len > 0)
+        weir_conn_send(front->conn, buf, len);
+    else
+        weir_conn_finish(front->conn);
+    free(buf);
+}
+
+void weir_front_http_answer(struct weir_front_http *front, const struct weir_http1_request *request,
+                            struct weir_http1_answer *answer)
+{
+    char buf[ANSWER_LEN];
+    answer->date = date_of(front);
+    answer->is_head = request->is_head;
+    answer->is_http10 = request->is_http10;
+    answer->keeps_open = request->keeps_open && !front->is_draining;
+    size_t len = weir_http1_answer_write(buf, sizeof(buf), answer);
+    if (len > 0)
+        weir_conn_send(front->conn, buf, len);
+    else
+        send_long(front, answer);
+}
+
+void weir_front_http_say(struct weir_front_http *front, const struct weir_http1_request *request,
+                         int status, struct weir_str text)
+{
+    struct weir_http1_answer answer = {
+        .status = status,
+        .content_type = WEIR_STR("text/plain; charset=utf-8"),
+        .lines = WEIR_STR("X-Content-Type-Options: nosniff\r\n"),
+        .body = text,
+    };
+    weir_front_http_answer(front, request, &answer);
+}
+
+/* ---- routes ---- */
+
+/* The path and query of a target that may be a whole URL. */
+static struct weir_str path_of(struct weir_str target)
+{
+    const char *colon =
+        target.len > 0 && target.ptr[0] != '/' ? memmem(target.ptr, target.len, "://", 3) : NULL;
+    if (!colon)
+        return target;
+    const char *end = target.ptr + target.len;
+    const char *slash = memchr(colon + 3, '/', (size_t)(end - colon - 3));
+    return slash ? (struct weir_str){.ptr = slash, .len = (size_t)(end - slash)} : WEIR_STR("/");
+}
+
+/* Whether target is path, or goes on behind it with one of `ends`; *rest is what follows. */
+static bool is_route(struct weir_str target, struct weir_str path, const char *ends,
+                     struct weir_str *rest)
+{
+    if (!weir_str_starts(target, path) ||
+        (target.len > path.len && !strchr(ends, target.ptr[path.len])))
+        return false;
+    *rest = (struct weir_str){.ptr = target.ptr + path.len, .len = target.len - path.len};
+    return true;
+}
+
+static void answer_health(struct weir_front_http *front, const struct weir_http1_request *request)
+{
+    bool is_healthy = !front->is_draining && weir_service_is_healthy(front->worker->service);
+    struct weir_http1_answer answer = {
+        .status = is_healthy ? 200 : 500,
+        .content_type = WEIR_STR("text/plain; charset=utf-8"),
+        .body = is_healthy ? WEIR_STR("OK") : WEIR_STR(""),
+    };
+    weir_front_http_answer(front, request, &answer);
+}
+
+static bool on_request(void *ctx, const struct weir_http1_request *request)
+{
+    struct weir_front_http *front = ctx;
+    struct weir_str target = path_of(request->target), rest;
+    front->begun_ns = 0;
+    if (!front->is_alive) {
+        front->is_alive = true;
+        weir_conn_alive(front->conn);
+    }
+    if (is_route(target, WEIR_STR("/check"), "/?", &rest))
+        weir_front_http_check(front, request, rest);
+    else if (is_route(target, WEIR_STR("/json"), "?", &rest))
+        weir_front_http_json(front, request);
+    else if (is_route(target, WEIR_STR("/healthcheck"), "?", &rest))
+        answer_health(front, request);
+    else
+        weir_front_http_say(front, request, 404, WEIR_STR("404 page not found\n"));
+    return !front->is_draining;
+}
+
+/* ---- what is no request ---- */
+
+static void on_refuse(void *ctx, int status)
+{
+    struct weir_front_http *front = ctx;
+    const struct weir_http1_request nothing = {.keeps_open = false};
+    char text[64];
+    struct weir_str reason = weir_http1_reason(status);
+    memcpy(text, reason.ptr, reason.len);
+    text[reason.len] = '\n';
+    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
+    WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_INFO, "connection closed",
+             WEIR_LOG_TEXT("protocol", "http"), WEIR_LOG_TEXT("peer", weir_conn_peer(front->conn)),
+             WEIR_LOG_NUMBER("status", (uint64_t)status), WEIR_LOG_STR("why", reason));
+    weir_front_http_say(front, &nothing, status,
+                        (struct weir_str){.ptr = text, .len = reason.len + 1});
+}
+
+static void on_go_on(void *ctx)
+{
+    struct weir_front_http *front = ctx;
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    weir_conn_send(front->conn, text, sizeof(text) - 1);
+}
+
+static const struct weir_http1_calls calls = {on_request, on_refuse, on_go_on};
+
+/* ---- the connection ---- */
+
+static void front_close(void *state)
+{
+    struct weir_front_http *front = state;
+    if (!front)
+        return;
+    weir_http1_free(front->http);
+    free(front);
+}
+
+static int front_open(void **state, void *ctx, struct weir_conn *conn)
+{
+    struct weir_service *service = ctx;
+    struct weir_front_http *front = calloc(1, sizeof(*front));
+    if (!front || weir_http1_new(&front->http, &calls, front) != 0) {
+        front_close(front);
+        return WEIR_ERR_NOMEM;
+    }
+    front->conn = conn;
+    front->worker = weir_worker_of(conn);
+    front->options = weir_service_http_options(service);
+    weir_http_peer_read(&front->peer, weir_conn_peer(conn), front->options);
+    *state = front;
+    return 0;
+}
+
+static int front_feed(void *state, const uint8_t *bytes, size_t len)
+{
+    struct weir_front_http *front = state;
+    uint64_t now_ns = weir_loop_now(front->worker->loop);
+    /* The clock may go back a little; then this request has just begun. */
+    if (front->begun_ns > 0 && now_ns > front->begun_ns && now_ns - front->begun_ns > REQUEST_NS) {
+        on_refuse(front, 408);
+        return WEIR_ERR_INVALID;
+    }
+    int err = weir_http1_feed(front->http, bytes, len);
+    if (front->begun_ns == 0 && weir_http1_is_amid(front->http))
+        front->begun_ns = now_ns;
+    return err;
+}
+
+static void front_drain(void *state)
+{
+    struct weir_front_http *front = state;
+    front->is_draining = true;
+    if (!weir_http1_is_amid(front->http))
+        weir_conn_finish(front->conn);
+}
+
+const struct weir_protocol weir_front_http = {
+    .name = "http",
+    .open = front_open,
+    .feed = front_feed,
+    .drain = front_drain,
+    .close = front_close,
+};

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/front_http.h"
+
+#include "base/str.h"
+#include "proto/uri.h"
+#include "serve/http_decide.h"
+
+/* What the gateway's operator wrote behind "/check?". */
+struct wishes {
+    struct weir_str domain; /* ptr is NULL: none named */
+    char domain_text[WEIR_DOMAIN_LEN_MAX];
+    int deny_status;
+};
+
+/* ---- what is wished ---- */
+
+static bool read_status(struct weir_str text, int *out)
+{
+    int status = 0;
+    for (size_t i = 0; i < text.len && i < 3; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return false;
+        status = status * 10 + text.ptr[i] - '0';
+    }
+    *out = status;
+    return text.len == 3 && status >= 400 && status <= 599;
+}
+
+/* NULL, or what is wrong. */
+static const char *read_wishes(struct wishes *out, struct weir_str rest)
+{
+    struct weir_str query = {.ptr = rest.ptr + 1, .len = rest.len > 0 ? rest.len - 1 : 0};
+    struct weir_str value;
+    out->domain = (struct weir_str){.ptr = NULL};
+    out->deny_status = 429;
+    /* Below /check the query is the original request's, and so its client's. */
+    if (rest.len == 0 || rest.ptr[0] != '?')
+        return NULL;
+    if (weir_http_query_find(query, WEIR_STR("domain"), &value)) {
+        if (value.len > sizeof(out->domain_text))
+            return "domain= is too long\n";
+        out->domain = (struct weir_str){.ptr = out->domain_text,
+                                        .len = weir_uri_decode(value, out->domain_text)};
+    }
+    if (weir_http_query_find(query, WEIR_STR("deny_status"), &value) &&
+        !read_status(value, &out->deny_status))
+        return "deny_status= must be a number from 400 to 599\n";
+    if (weir_http_query_find(query, WEIR_STR("hold"), &value) && !weir_str_eq(value, WEIR_STR("0")))
+        return "hold= is not supported yet\n";
+    return NULL;
+}
+
+/* ---- answering ---- */
+
+static void answer_denied(struct weir_front_http *front, const struct weir_http1_request *request,
+                          int status)
+{
+    struct weir_http1_answer answer = {
+        .status = status,
+        .content_type = WEIR_STR("text/plain; charset=utf-8"),
+        .lines = WEIR_STR("Cache-Control: no-store\r\n"),
+        .body = WEIR_STR("An attribute is missing that the rules ask for\n"),
+    };
+    weir_front_http_answer(front, request, &answer);
+}
+
+static void answer(struct weir_front_http *front, const struct weir_http1_request *request,
+                   const struct weir_http_question *q, int deny_status)
+{
+    char lines[WEIR_HEADERS_LEN_MAX], body[WEIR_HEADERS_LEN_MAX];
+    struct weir_text lines_text = weir_text_in(lines, sizeof(lines));
+    struct weir_text body_text = weir_text_in(body, sizeof(body));
+    struct weir_http1_answer told = {.status = 200};
+    weir_headers_write(&lines_text, front->options->dialects, &q->decision,
+                       weir_loop_now(front->worker->loop));
+    told.lines = (struct weir_str){.ptr = lines, .len = weir_text_len(&lines_text)};
+    if (q->decision.overall == WEIR_CODE_OVER_LIMIT) {
+        told.status = deny_status;
+        told.content_type =
+            weir_headers_refusal(&body_text, front->options->body, told.status, &q->decision);
+        if (body_text.has_overflowed) { /* names that nobody gives: then without them */
+            body_text = weir_text_in(body, sizeof(body));
+            told.content_type =
+                weir_headers_refusal(&body_text, WEIR_REFUSAL_PLAIN, told.status, &q->decision);
+        }
+        told.body = (struct weir_str){.ptr = body, .len = weir_text_len(&body_text)};
+    }
+    weir_front_http_answer(front, request, &told);
+}
+
+void weir_front_http_check(struct weir_front_http *front, const struct weir_http1_request *request,
+                           struct weir_str rest)
+{
+    struct wishes wishes;
+    struct weir_http_question q;
+    bool is_below = rest.len > 0 && rest.ptr[0] == '/';
+    const char *why = read_wishes(&wishes, rest);
+    int err = why ? WEIR_ERR_INVALID : 0;
+    if (!err)
+        err = weir_http_request_read(&q.http, request, is_below ? rest : WEIR_STR(""), &front->peer,
+                                     front->options, &why);
+    if (!err)
+        err = weir_http_decide(&q, front->worker->session, wishes.domain,
+                               weir_loop_now(front->worker->loop), &why);
+    if (err) {
+        weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
+        weir_front_http_say(front, request, 400, weir_str_of(why));
+        return;
+    }
+    bool is_refused = q.is_denied || q.decision.overall == WEIR_CODE_OVER_LIMIT;
+    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
+    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
+    if (q.is_denied)
+        answer_denied(front, request, wishes.deny_status);
+    else
+        answer(front, request, &q, wishes.deny_status);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/front_http.h"
+
+#include "base/str.h"
+#include "proto/rls_json.h"
+
+#include <stdlib.h>
+
+#define WHY_LEN 200
+/* Names of limits are the operator's, and may be long: an answer grows up to this. */
+#define ANSWER_MAX (1u << 20)
+
+/* As the Go service says it, and why in a header, where no client of its looks. */
+static void refuse(struct weir_front_http *front, const struct weir_http1_request *request,
+                   int status, const char *why)
+{
+    char lines[WHY_LEN + 100], body[64];
+    struct weir_text lines_text = weir_text_in(lines, sizeof(lines));
+    struct weir_text body_text = weir_text_in(body, sizeof(body));
+    WEIR_TEXT_PUT(&lines_text, "X-Content-Type-Options: nosniff\r\nX-Weir-Reason: ");
+    weir_text_put_printable(&lines_text, weir_str_of(why));
+    WEIR_TEXT_PUT(&lines_text, "\r\n");
+    weir_text_put(&body_text, weir_http1_reason(status));
+    WEIR_TEXT_PUT(&body_text, "\n");
+    struct weir_http1_answer told = {
+        .status = status,
+        .content_type = WEIR_STR("text/plain; charset=utf-8"),
+        .lines = {.ptr = lines, .len = weir_text_len(&lines_text)},
+        .body = {.ptr = body, .len = weir_text_len(&body_text)},
+    };
+    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
+    weir_front_http_answer(front, request, &told);
+}
+
+static void send(struct weir_front_http *front, const struct weir_http1_request *request,
+                 const struct weir_decision *decision, struct weir_str body)
+{
+    struct weir_http1_answer told = {
+        .status = decision->overall == WEIR_CODE_OVER_LIMIT ? 429 : 200,
+        .content_type = WEIR_STR("application/json"),
+        .body = body,
+    };
+    weir_front_http_answer(front, request, &told);
+}
+
+/* alloc: for answers that name limits at length. */
+static void answer(struct weir_front_http *front, const struct weir_http1_request *request,
+                   const struct weir_decision *decision)
+{
+    const struct weir_settings *settings = weir_service_settings(front->worker->service);
+    const struct weir_rls_options options = {
+        .has_headers = settings->response_headers,
+        .limit_header = weir_str_of(settings->limit_header),
+        .remaining_header = weir_str_of(settings->remaining_header),
+        .reset_header = weir_str_of(settings->reset_header),
+    };
+    char space[WEIR_RLS_JSON_ANSWER_LEN];
+    struct weir_text text = weir_text_in(space, sizeof(space));
+    char *large = NULL;
+    weir_rls_json_write(&text, &options, decision);
+    if (text.has_overflowed) {
+        large = malloc(ANSWER_MAX);
+        text = weir_text_in(large, large ? ANSWER_MAX : 0);
+        weir_rls_json_write(&text, &options, decision);
+    }
+    if (text.has_overflowed)
+        refuse(front, request, 500, "the answer is too long");
+    else
+        send(front, request, decision,
+             (struct weir_str){.ptr = text.begin, .len = weir_text_len(&text)});
+    free(large);
+}
+
+void weir_front_http_json(struct weir_front_http *front, const struct weir_http1_request *request)
+{
+    struct weir_rls_json json; /* large, and mostly not touched */
+    struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
+    struct weir_decision decision = {.statuses = statuses};
+    char why[WHY_LEN] = "";
+    int err = weir_rls_json_parse(&json, request->body, why, sizeof(why));
+    if (!err) {
+        err = weir_check(front->worker->session, &json.request, weir_loop_now(front->worker->loop),
+                         &decision);
+    }
+    if (err) {
+        refuse(front, request, err == WEIR_ERR_TOO_LARGE ? 413 : 400,
+               why[0] != '\0' ? why : weir_strerror(err));
+    } else {
+        bool is_over = decision.overall == WEIR_CODE_OVER_LIMIT;
+        weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
+        weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_over);
+        answer(front, request, &decision);
+    }
+    weir_rls_json_fini(&json);
+}
