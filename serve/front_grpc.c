@@ -17,9 +17,7 @@
 
 #include <stdlib.h>
 
-#define BATCH_MAX 64              /* calls decided together */
-#define BLOCK_LEN (64u << 10)     /* memory for them; of which */
-#define BLOCK_RESERVE (16u << 10) /* is kept for one response */
+#define BATCH_MAX 64 /* calls decided together */
 
 enum method { SHOULD_RATE_LIMIT, HEALTH_CHECK, HEALTH_WATCH, METHODS };
 
@@ -70,8 +68,8 @@ struct batch {
     int results[BATCH_MAX];
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
     struct weir_bump memory;
-    uint8_t *large; /* in place of block where that is too small, or NULL */
-    _Alignas(16) uint8_t block[BLOCK_LEN];
+    uint8_t *large; /* in place of block, or NULL */
+    _Alignas(16) uint8_t block[WEIR_RLS_REQUEST_MEMORY];
 };
 
 /* ---- lists of calls ---- */
@@ -248,27 +246,16 @@ static struct weir_grpc_status refusal_of(int err)
     }
 }
 
-/* More memory for a batch that is still empty; false where there is none, or it has that already.
- * alloc: only for requests that unfold to more than BLOCK_LEN, and for dynamic metadata. */
-static bool batch_enlarge(struct batch *batch)
-{
-    if (batch->large)
-        return false;
-    batch->large = malloc(WEIR_RLS_MEMORY_MAX);
-    if (!batch->large)
-        return false;
-    weir_bump_init(&batch->memory, batch->large, WEIR_RLS_MEMORY_MAX);
-    return true;
-}
-
+/* alloc: for dynamic metadata, which is off unless an operator wants it. */
 static void batch_init(struct batch *batch, const struct weir_rls_options *options)
 {
     batch->count = 0;
     batch->status_count = 0;
-    batch->large = NULL;
-    weir_bump_init(&batch->memory, batch->block, sizeof(batch->block));
-    if (options->has_metadata)
-        (void)batch_enlarge(batch);
+    batch->large = options->has_metadata ? malloc(WEIR_RLS_METADATA_MEMORY) : NULL;
+    if (batch->large)
+        weir_bump_init(&batch->memory, batch->large, WEIR_RLS_METADATA_MEMORY);
+    else
+        weir_bump_init(&batch->memory, batch->block, sizeof(batch->block));
 }
 
 /* Adds a call, or refuses it; false where the batch must be decided first. */
@@ -278,16 +265,12 @@ static bool batch_add(struct batch *batch, struct front *front, struct call *cal
     struct weir_bump before = batch->memory;
     struct weir_request *request = &batch->requests[batch->count];
     int err = weir_rls_decode(&batch->memory, message, request);
-    if (batch->memory.has_failed && batch->count == 0 && batch_enlarge(batch)) {
-        before = batch->memory;
-        err = weir_rls_decode(&batch->memory, message, request);
-    }
-    bool has_room = err ? batch->count == 0 || !batch->memory.has_failed
+    bool has_room = err ? !batch->memory.has_failed
                         : request->descriptor_count <= WEIR_DESCRIPTORS_MAX - batch->status_count;
     if (err || !has_room)
         batch->memory = before;
     if (!has_room)
-        return false;
+        return false; /* an empty batch has room for anything */
     if (err) {
         refuse(front, call, refusal_of(err));
         return true;
@@ -302,8 +285,7 @@ static bool batch_add(struct batch *batch, struct front *front, struct call *cal
 static void batch_fill(struct batch *batch, struct front *front, uint64_t now_ns)
 {
     struct call *call;
-    while ((call = front->ready.first) && batch->count < BATCH_MAX &&
-           (size_t)(batch->memory.end - batch->memory.next) > BLOCK_RESERVE) {
+    while ((call = front->ready.first) && batch->count < BATCH_MAX) {
         struct weir_str message;
         uint32_t http_status;
         struct weir_grpc_status status =
@@ -328,18 +310,19 @@ static void answer(struct front *front, struct batch *batch, size_t i)
 {
     struct weir_h2_stream *stream = batch->calls[i]->stream;
     struct weir_bump memory = batch->memory; /* the next answer uses the same */
-    struct weir_rls_response *response;
-    size_t len;
-    int err = batch->results[i];
-    if (!err)
-        err = weir_rls_respond(&memory, &front->options, &batch->requests[i], &batch->decisions[i],
-                               &response, &len);
-    uint8_t *out = err ? NULL : weir_grpc_out(front->h2, stream, len);
-    if (!out) {
-        refuse(front, batch->calls[i], refusal_of(err ? err : WEIR_ERR_NOMEM));
+    struct weir_rls_response response;
+    if (batch->results[i]) {
+        refuse(front, batch->calls[i], refusal_of(batch->results[i]));
         return;
     }
-    weir_rls_pack(response, out);
+    weir_rls_respond(&response, &memory, &front->options, &batch->requests[i],
+                     &batch->decisions[i]);
+    uint8_t *out = weir_grpc_out(front->h2, stream, response.len);
+    if (!out) {
+        refuse(front, batch->calls[i], refusal_of(WEIR_ERR_NOMEM));
+        return;
+    }
+    weir_rls_pack(&response, out);
     weir_grpc_reply(front->h2, stream);
 }
 

@@ -1,116 +1,165 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proto/rls.h"
 
-#include "base/maxima.h"
+#include "base/err.h"
+#include "proto/pb.h"
 #include "proto/rls_metadata.h"
 #include "proto/utf8.h"
-#include "rls.pb-c.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define SECOND_NS UINT64_C(1000000000)
-#define NUMBER_MAX 24 /* bytes of a number as text */
-
-typedef Envoy__Service__Ratelimit__V3__RateLimitRequest pb_request;
-typedef Envoy__Service__Ratelimit__V3__RateLimitResponse pb_response;
-typedef Envoy__Service__Ratelimit__V3__RateLimitResponse__DescriptorStatus pb_status;
-typedef Envoy__Service__Ratelimit__V3__RateLimitResponse__RateLimit pb_limit;
-typedef Envoy__Extensions__Common__Ratelimit__V3__RateLimitDescriptor pb_descriptor;
-typedef Envoy__Config__Core__V3__HeaderValue pb_header;
-typedef Google__Protobuf__Duration pb_duration;
-
-static void *bump_alloc(void *bump, size_t len)
-{
-    return weir_bump_alloc(bump, len);
-}
-
-static void bump_free(void *bump, void *ptr)
-{
-    (void)bump, (void)ptr; /* all at once, by the owner of the memory */
-}
-
-static struct weir_str str_of(ProtobufCBinaryData bytes)
-{
-    return (struct weir_str){.ptr = bytes.data ? (const char *)bytes.data : "", .len = bytes.len};
-}
-
-static ProtobufCBinaryData bytes_of(struct weir_str str)
-{
-    /* protobuf-c's type has no const, but packing only reads. */
-    return (ProtobufCBinaryData){.len = str.len, .data = (uint8_t *)(uintptr_t)str.ptr};
-}
 
 /* ---- requests ---- */
 
-static int decode_entries(const pb_descriptor *from, struct weir_entry *to)
+/* How many fields of messages with this number there are; more than most are not counted. */
+static uint32_t count_messages(struct weir_str message, uint32_t number, uint32_t most)
 {
-    for (size_t i = 0; i < from->n_entries; i++) {
-        to[i].key = str_of(from->entries[i]->key);
-        to[i].value = str_of(from->entries[i]->value);
-        if (!weir_utf8_is_valid(to[i].key) || !weir_utf8_is_valid(to[i].value))
-            return WEIR_ERR_INVALID;
-    }
-    return 0;
+    struct weir_pb_reader r = weir_pb_read(message);
+    struct weir_pb_field field;
+    uint32_t count = 0;
+    while (count <= most && weir_pb_next(&r, &field))
+        count += field.number == number && field.type == WEIR_PB_BYTES;
+    return count;
 }
 
-static int decode_descriptor(struct weir_bump *memory, const pb_descriptor *from,
+static bool decode_entry(struct weir_str message, struct weir_entry *to)
+{
+    struct weir_pb_reader r = weir_pb_read(message);
+    struct weir_pb_field field;
+    *to = (struct weir_entry){{"", 0}, {"", 0}};
+    while (weir_pb_next(&r, &field)) {
+        if (field.type != WEIR_PB_BYTES)
+            continue;
+        if (field.number == 1)
+            to->key = field.bytes;
+        else if (field.number == 2)
+            to->value = field.bytes;
+        else
+            continue;
+        if (!weir_utf8_is_valid(field.bytes))
+            return false;
+    }
+    return !r.is_bad;
+}
+
+static bool decode_override(struct weir_str message, struct weir_override *to)
+{
+    struct weir_pb_reader r = weir_pb_read(message);
+    struct weir_pb_field field;
+    while (weir_pb_next(&r, &field)) {
+        if (field.type != WEIR_PB_VARINT)
+            continue;
+        uint32_t number = (uint32_t)field.varint;
+        if (field.number == 1)
+            to->requests_per_unit = number;
+        else if (field.number == 2)
+            to->unit = number <= WEIR_UNIT_WEEK ? (enum weir_unit)number : WEIR_UNIT_UNKNOWN;
+    }
+    return !r.is_bad;
+}
+
+/* google.protobuf.UInt64Value */
+static bool decode_wrapped(struct weir_str message, uint64_t *to)
+{
+    struct weir_pb_reader r = weir_pb_read(message);
+    struct weir_pb_field field;
+    while (weir_pb_next(&r, &field)) {
+        if (field.number == 1 && field.type == WEIR_PB_VARINT)
+            *to = field.varint;
+    }
+    return !r.is_bad;
+}
+
+/* What is being decoded into, without the consts that it is seen through later. */
+struct decoding {
+    struct weir_bump *memory;
+    struct weir_descriptor *to;
+    struct weir_entry *entries;
+    struct weir_override *override;
+};
+
+static int decode_message_field(struct decoding *d, const struct weir_pb_field *field)
+{
+    bool is_good = true;
+    switch (field->number) {
+    case 1:
+        is_good = decode_entry(field->bytes, &d->entries[d->to->entry_count++]);
+        break;
+    case 2:
+        if (!d->override) {
+            d->override = WEIR_BUMP_ARRAY(d->memory, 1, struct weir_override);
+            if (!d->override)
+                return WEIR_ERR_TOO_LARGE;
+            *d->override = (struct weir_override){0};
+            d->to->override = d->override;
+        }
+        is_good = decode_override(field->bytes, d->override);
+        break;
+    case 3:
+        d->to->has_hits = true;
+        is_good = decode_wrapped(field->bytes, &d->to->hits);
+        break;
+    default:
+        break;
+    }
+    return is_good ? 0 : WEIR_ERR_INVALID;
+}
+
+static int decode_descriptor(struct weir_bump *memory, struct weir_str message,
                              struct weir_descriptor *to)
 {
-    if (from->n_entries > WEIR_ENTRIES_MAX)
+    struct weir_pb_reader r = weir_pb_read(message);
+    struct weir_pb_field field;
+    uint32_t count = count_messages(message, 1, WEIR_ENTRIES_MAX);
+    if (count > WEIR_ENTRIES_MAX)
         return WEIR_ERR_TOO_LARGE;
-    struct weir_entry *entries = WEIR_BUMP_ARRAY(memory, from->n_entries, struct weir_entry);
+    struct weir_entry *entries = WEIR_BUMP_ARRAY(memory, count, struct weir_entry);
     if (!entries)
         return WEIR_ERR_TOO_LARGE;
-    *to = (struct weir_descriptor){
-        .entries = entries,
-        .entry_count = (uint32_t)from->n_entries,
-        .is_negative_hits = from->is_negative_hits != 0,
-    };
-    if (from->hits_addend) {
-        to->has_hits = true;
-        to->hits = from->hits_addend->value;
+    *to = (struct weir_descriptor){.entries = entries};
+    struct decoding d = {.memory = memory, .to = to, .entries = entries};
+    while (weir_pb_next(&r, &field)) {
+        if (field.type == WEIR_PB_BYTES) {
+            int err = decode_message_field(&d, &field);
+            if (err)
+                return err;
+        } else if (field.type == WEIR_PB_VARINT && field.number == 4) {
+            to->is_negative_hits = field.varint != 0;
+        }
     }
-    if (from->limit) {
-        struct weir_override *override = WEIR_BUMP_ARRAY(memory, 1, struct weir_override);
-        if (!override)
-            return WEIR_ERR_TOO_LARGE;
-        int32_t unit = from->limit->unit;
-        bool is_known = unit > WEIR_UNIT_UNKNOWN && unit <= WEIR_UNIT_WEEK;
-        override->requests_per_unit = from->limit->requests_per_unit;
-        override->unit = is_known ? (enum weir_unit)unit : WEIR_UNIT_UNKNOWN;
-        to->override = override;
-    }
-    return decode_entries(from, entries);
+    return r.is_bad ? WEIR_ERR_INVALID : 0;
 }
 
 int weir_rls_decode(struct weir_bump *memory, struct weir_str message, struct weir_request *out)
 {
-    ProtobufCAllocator allocator = {bump_alloc, bump_free, memory};
-    pb_request *from = envoy__service__ratelimit__v3__rate_limit_request__unpack(
-        &allocator, message.len, (const uint8_t *)message.ptr);
-    if (!from)
-        return memory->has_failed ? WEIR_ERR_TOO_LARGE : WEIR_ERR_INVALID;
-    if (from->n_descriptors > WEIR_DESCRIPTORS_MAX)
+    struct weir_pb_reader r = weir_pb_read(message);
+    struct weir_pb_field field;
+    uint32_t count = count_messages(message, 2, WEIR_DESCRIPTORS_MAX), seen = 0;
+    if (count > WEIR_DESCRIPTORS_MAX)
         return WEIR_ERR_TOO_LARGE;
-    struct weir_descriptor *descriptors =
-        WEIR_BUMP_ARRAY(memory, from->n_descriptors, struct weir_descriptor);
+    struct weir_descriptor *descriptors = WEIR_BUMP_ARRAY(memory, count, struct weir_descriptor);
     if (!descriptors)
         return WEIR_ERR_TOO_LARGE;
-    struct weir_str domain = str_of(from->domain);
-    if (!weir_utf8_is_valid(domain))
-        return WEIR_ERR_INVALID;
-    for (size_t i = 0; i < from->n_descriptors; i++) {
-        int err = decode_descriptor(memory, from->descriptors[i], &descriptors[i]);
+    struct weir_request request = {
+        .domain = {"", 0}, .descriptors = descriptors, .descriptor_count = count};
+    while (weir_pb_next(&r, &field)) {
+        int err = 0;
+        if (field.number == 1 && field.type == WEIR_PB_BYTES) {
+            request.domain = field.bytes;
+            err = weir_utf8_is_valid(field.bytes) ? 0 : WEIR_ERR_INVALID;
+        } else if (field.number == 2 && field.type == WEIR_PB_BYTES) {
+            err = decode_descriptor(memory, field.bytes, &descriptors[seen++]);
+        } else if (field.number == 3 && field.type == WEIR_PB_VARINT) {
+            request.hits_addend = (uint32_t)field.varint;
+        }
         if (err)
             return err;
     }
-    *out = (struct weir_request){
-        .domain = domain,
-        .descriptors = descriptors,
-        .descriptor_count = (uint32_t)from->n_descriptors,
-        .hits_addend = from->hits_addend,
-    };
+    if (r.is_bad)
+        return WEIR_ERR_INVALID;
+    WEIR_ASSERT(seen == count);
+    *out = request;
     return 0;
 }
 
@@ -141,104 +190,115 @@ const struct weir_status *weir_rls_told(const struct weir_decision *decision)
     return over ? over : least;
 }
 
-/* One status and what it points to, in one piece. */
-struct told_status {
-    pb_status status;
-    pb_limit limit;
-    pb_duration reset;
+/* A DescriptorStatus, its numbers as they are written and the lengths of what is inside. */
+struct status_form {
+    struct weir_str name;
+    uint32_t limit, remaining;
+    uint64_t reset_s;
+    size_t limit_len, reset_len, len;
 };
 
-static void tell_status(struct told_status *to, const struct weir_status *from)
+static struct status_form form_of(const struct weir_status *s)
 {
-    envoy__service__ratelimit__v3__rate_limit_response__descriptor_status__init(&to->status);
-    to->status.code = (int32_t)from->code;
-    if (from->is_unlimited)
-        to->status.limit_remaining = UINT32_MAX;
-    if (!from->is_limited)
-        return;
-    envoy__service__ratelimit__v3__rate_limit_response__rate_limit__init(&to->limit);
-    google__protobuf__duration__init(&to->reset);
-    to->status.limit_remaining = cap_u32(from->remaining);
-    to->status.current_limit = &to->limit;
-    to->status.duration_until_reset = &to->reset;
-    to->limit.requests_per_unit = cap_u32(from->limit);
-    to->limit.unit = (int32_t)from->unit;
-    if (from->rule)
-        to->limit.name = bytes_of(from->rule->name);
-    to->reset.seconds = (int64_t)weir_rls_reset_s(from);
-}
-
-static int tell_statuses(struct weir_bump *memory, const struct weir_decision *decision,
-                         pb_response *to)
-{
-    uint32_t count = decision->status_count;
-    struct told_status *told = WEIR_BUMP_ARRAY(memory, count, struct told_status);
-    pb_status **list = WEIR_BUMP_ARRAY(memory, count, pb_status *);
-    if (!told || !list)
-        return WEIR_ERR_TOO_LARGE;
-    for (uint32_t i = 0; i < count; i++) {
-        tell_status(&told[i], &decision->statuses[i]);
-        list[i] = &told[i].status;
+    struct status_form f = {.len = weir_pb_number_len((uint64_t)s->code)};
+    if (!s->is_limited) {
+        f.remaining = s->is_unlimited ? UINT32_MAX : 0;
+        f.len += weir_pb_number_len(f.remaining);
+        return f;
     }
-    to->n_statuses = count;
-    to->statuses = list;
-    return 0;
+    f.name = s->rule ? s->rule->name : (struct weir_str){"", 0};
+    f.limit = cap_u32(s->limit);
+    f.remaining = cap_u32(s->remaining);
+    f.reset_s = weir_rls_reset_s(s);
+    f.limit_len = weir_pb_number_len(f.limit) + weir_pb_number_len((uint64_t)s->unit) +
+                  weir_pb_bytes_len(f.name);
+    f.reset_len = weir_pb_number_len(f.reset_s);
+    f.len += weir_pb_message_len(f.limit_len) + weir_pb_number_len(f.remaining) +
+             weir_pb_message_len(f.reset_len);
+    return f;
 }
 
-struct told_headers {
-    pb_header headers[3];
-    pb_header *list[3];
-    char numbers[3][NUMBER_MAX];
-};
-
-static int tell_headers(struct weir_bump *memory, const struct weir_rls_options *options,
-                        const struct weir_decision *decision, pb_response *to)
+static uint8_t *put_status(uint8_t *to, const struct weir_status *s)
 {
-    const struct weir_status *status = weir_rls_told(decision);
+    struct status_form f = form_of(s);
+    to = weir_pb_put_message(to, 2, f.len);
+    to = weir_pb_put_number(to, 1, (uint64_t)s->code);
+    if (s->is_limited) {
+        to = weir_pb_put_message(to, 2, f.limit_len);
+        to = weir_pb_put_number(to, 1, f.limit);
+        to = weir_pb_put_number(to, 2, (uint64_t)s->unit);
+        to = weir_pb_put_bytes(to, 3, f.name);
+    }
+    to = weir_pb_put_number(to, 3, f.remaining);
+    if (s->is_limited) {
+        to = weir_pb_put_message(to, 4, f.reset_len);
+        to = weir_pb_put_number(to, 1, f.reset_s);
+    }
+    return to;
+}
+
+static struct weir_str number_of(const struct weir_rls_header *header)
+{
+    return (struct weir_str){header->number, header->number_len};
+}
+
+static size_t header_len(const struct weir_rls_header *header)
+{
+    return weir_pb_bytes_len(header->name) + weir_pb_bytes_len(number_of(header));
+}
+
+static void tell_headers(struct weir_rls_response *to, const struct weir_rls_options *options)
+{
+    const struct weir_status *status = weir_rls_told(to->decision);
     if (!status)
-        return 0;
-    struct told_headers *told = WEIR_BUMP_ARRAY(memory, 1, struct told_headers);
-    if (!told)
-        return WEIR_ERR_TOO_LARGE;
+        return;
     const struct weir_str names[3] = {options->limit_header, options->remaining_header,
                                       options->reset_header};
-    const uint64_t numbers[3] = {status->limit, cap_u32(status->remaining),
+    const uint64_t numbers[3] = {cap_u32(status->limit), cap_u32(status->remaining),
                                  weir_rls_reset_s(status)};
     for (int i = 0; i < 3; i++) {
-        int len = snprintf(told->numbers[i], NUMBER_MAX, "%llu", (unsigned long long)numbers[i]);
-        envoy__config__core__v3__header_value__init(&told->headers[i]);
-        told->headers[i].key = bytes_of(names[i]);
-        told->headers[i].value = bytes_of((struct weir_str){told->numbers[i], (size_t)len});
-        told->list[i] = &told->headers[i];
+        struct weir_rls_header *header = &to->headers[i];
+        header->name = names[i];
+        header->number_len = (size_t)snprintf(header->number, sizeof(header->number), "%llu",
+                                              (unsigned long long)numbers[i]);
+        to->len += weir_pb_message_len(header_len(header));
     }
-    to->n_response_headers_to_add = 3;
-    to->response_headers_to_add = told->list;
-    return 0;
+    to->header_count = 3;
 }
 
-int weir_rls_respond(struct weir_bump *memory, const struct weir_rls_options *options,
-                     const struct weir_request *request, const struct weir_decision *decision,
-                     struct weir_rls_response **out, size_t *len)
+void weir_rls_respond(struct weir_rls_response *out, struct weir_bump *memory,
+                      const struct weir_rls_options *options, const struct weir_request *request,
+                      const struct weir_decision *decision)
 {
-    pb_response *to = WEIR_BUMP_ARRAY(memory, 1, pb_response);
-    if (!to)
-        return WEIR_ERR_TOO_LARGE;
-    envoy__service__ratelimit__v3__rate_limit_response__init(to);
-    to->overall_code = (int32_t)decision->overall;
-    int err = tell_statuses(memory, decision, to);
-    if (!err && options->has_headers)
-        err = tell_headers(memory, options, decision, to);
-    if (err)
-        return err;
+    out->decision = decision;
+    out->len = weir_pb_number_len((uint64_t)decision->overall);
+    out->header_count = 0;
+    out->metadata = NULL;
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        out->len += weir_pb_message_len(form_of(&decision->statuses[i]).len);
+    if (options->has_headers)
+        tell_headers(out, options);
     if (options->has_metadata)
-        to->dynamic_metadata = weir_rls_metadata(memory, request, decision);
-    *out = (struct weir_rls_response *)to;
-    *len = envoy__service__ratelimit__v3__rate_limit_response__get_packed_size(to);
-    return 0;
+        out->metadata = weir_rls_metadata(memory, request, decision, &out->metadata_len);
+    if (out->metadata)
+        out->len += weir_pb_message_len(out->metadata_len);
 }
 
 void weir_rls_pack(const struct weir_rls_response *response, uint8_t *out)
 {
-    (void)envoy__service__ratelimit__v3__rate_limit_response__pack((const pb_response *)response,
-                                                                   out);
+    const struct weir_decision *decision = response->decision;
+    uint8_t *to = weir_pb_put_number(out, 1, (uint64_t)decision->overall);
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        to = put_status(to, &decision->statuses[i]);
+    for (uint32_t i = 0; i < response->header_count; i++) {
+        const struct weir_rls_header *header = &response->headers[i];
+        to = weir_pb_put_message(to, 3, header_len(header));
+        to = weir_pb_put_bytes(to, 1, header->name);
+        to = weir_pb_put_bytes(to, 2, number_of(header));
+    }
+    if (response->metadata) {
+        to = weir_pb_put_message(to, 6, response->metadata_len);
+        to = weir_rls_metadata_pack(response->metadata, to);
+    }
+    WEIR_ASSERT(to == out + response->len);
 }

@@ -1,12 +1,16 @@
 /* rls.h - Envoy's rate limit service in protobuf: bytes to a request, a decision to bytes.
  *
- *     RateLimitRequest  --decode-->  struct weir_request      borrowed from the memory given
- *     struct weir_decision  --respond-->  RateLimitResponse  --pack-->  bytes
+ *     RateLimitRequest  --decode-->  struct weir_request      borrows from the bytes
+ *     struct weir_decision  --respond-->  how long  --pack-->  RateLimitResponse
  *
- * protobuf-c reads and writes; all that it allocates comes from a struct weir_bump, so that a
- * request costs no malloc, and a small message that unfolds into a large one meets a bound.  What a
- * decision means is the engine's; here only its form changes: a duration in whole seconds, rounded
- * up, numbers that stop at 32 bits.
+ * rls.proto says what the messages are.  They are read and written by hand (pb.h), since protobuf-c,
+ * even on memory of its own, took a fifth of the whole request's time, copied every string, and let
+ * a small message unfold into megabytes; what it makes of rls.proto is the oracle of our tests, and
+ * writes what is rare.  As the Go service's decoder: known fields of a wrong type are skipped like
+ * unknown ones, a message that comes twice is merged, text must be UTF-8.
+ *
+ * What a decision means is the engine's; here only its form changes: durations in whole seconds,
+ * rounded up, numbers that stop at 32 bits.
  *
  * Purity: no I/O, no clock; allocates only for dynamic metadata.
  * Threads: any, each with its own memory.
@@ -14,13 +18,17 @@
 #ifndef WEIR_PROTO_RLS_H
 #define WEIR_PROTO_RLS_H
 
+#include "base/maxima.h"
 #include "proto/bump.h"
 
 #include <weir/weir.h>
 
-/* Enough for any request and response within the maxima and 1 MiB of message, but for dynamic
- * metadata, which may need more: it is then left out. */
-#define WEIR_RLS_MEMORY_MAX (4u << 20)
+/* Enough memory to decode any request within the maxima. */
+#define WEIR_RLS_REQUEST_MEMORY                                                                    \
+    (WEIR_DESCRIPTORS_MAX * (sizeof(struct weir_descriptor) + sizeof(struct weir_override) +       \
+                             WEIR_ENTRIES_MAX * sizeof(struct weir_entry) + 64))
+/* For dynamic metadata; where it needs more, it is left out. */
+#define WEIR_RLS_METADATA_MEMORY (4u << 20)
 
 struct weir_rls_options {
     bool has_headers; /* add the three below to responses */
@@ -28,20 +36,32 @@ struct weir_rls_options {
     bool has_metadata; /* tell what was asked, and the `metadata` of rules that passed */
 };
 
-struct weir_rls_response; /* made by respond(), in the memory given */
+struct weir_rls_header {
+    struct weir_str name;
+    char number[24];
+    size_t number_len;
+};
+
+/* A response that is yet to be written. */
+struct weir_rls_response {
+    const struct weir_decision *decision;
+    size_t len;
+    uint32_t header_count;
+    struct weir_rls_header headers[3];
+    const void *metadata; /* protobuf-c's, or NULL */
+    size_t metadata_len;
+};
 
 /* 0; WEIR_ERR_INVALID: not protobuf, or not UTF-8; WEIR_ERR_TOO_LARGE: over a maximum, or, if
  * memory->has_failed, over what memory holds.  out borrows from memory and from message. */
 WEIR_MUST_CHECK int weir_rls_decode(struct weir_bump *memory, struct weir_str message,
                                     struct weir_request *out);
 
-/* Prepares the response to a request that was decided, and says how long it is.
- * 0, or WEIR_ERR_TOO_LARGE: memory is too small. */
-WEIR_MUST_CHECK int weir_rls_respond(struct weir_bump *memory,
-                                     const struct weir_rls_options *options,
-                                     const struct weir_request *request,
-                                     const struct weir_decision *decision,
-                                     struct weir_rls_response **out, size_t *len);
+/* Prepares the response to a request that was decided, and says how long it is (out->len).
+ * Decision and memory, which is used for metadata alone, must stay until it is packed. */
+void weir_rls_respond(struct weir_rls_response *out, struct weir_bump *memory,
+                      const struct weir_rls_options *options, const struct weir_request *request,
+                      const struct weir_decision *decision);
 void weir_rls_pack(const struct weir_rls_response *response, uint8_t *out);
 
 /* The status that the headers of a response tell of: the last that is over its limit and not in

@@ -2,6 +2,7 @@
 #include "proto/rls_metadata.h"
 
 #include "base/maxima.h"
+#include "google_types.pb-c.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -189,16 +190,22 @@ static pb_value *value_of(struct weir_bump *memory, const json_t *from)
     return memory->has_failed ? NULL : to;
 }
 
-pb_struct *weir_rls_metadata(struct weir_bump *memory, const struct weir_request *request,
-                             const struct weir_decision *decision)
+const void *weir_rls_metadata(struct weir_bump *memory, const struct weir_request *request,
+                              const struct weir_decision *decision, size_t *len)
 {
     struct weir_bump before = *memory;
     json_t *from = tree(request, decision);
     pb_struct *to = struct_of(memory, from);
-    if (memory->has_failed) {
-        *memory = before;
-        to = NULL;
-    }
     json_decref(from);
+    if (!to) {
+        *memory = before;
+        return NULL;
+    }
+    *len = google__protobuf__struct__get_packed_size(to);
     return to;
+}
+
+uint8_t *weir_rls_metadata_pack(const void *metadata, uint8_t *out)
+{
+    return out + google__protobuf__struct__pack(metadata, out);
 }

@@ -10,14 +10,15 @@
 #ifndef WEIR_PROTO_RLS_METADATA_H
 #define WEIR_PROTO_RLS_METADATA_H
 
-#include "google_types.pb-c.h"
 #include "proto/bump.h"
 
 #include <weir/types.h>
 
-/* NULL where memory is too small: the answer then goes without. */
-Google__Protobuf__Struct *weir_rls_metadata(struct weir_bump *memory,
-                                            const struct weir_request *request,
-                                            const struct weir_decision *decision);
+/* protobuf-c's struct, and how long it is packed; NULL where memory is too small: the answer then
+ * goes without. */
+const void *weir_rls_metadata(struct weir_bump *memory, const struct weir_request *request,
+                              const struct weir_decision *decision, size_t *len);
+/* Returns the end of what was written. */
+uint8_t *weir_rls_metadata_pack(const void *metadata, uint8_t *out);
 
 #endif
