@@ -1,0 +1,80 @@
+/* resp.h - what Redis's clients speak: commands in, replies out.  RESP2 and RESP3.
+ *
+ *     *2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n        an array of bulk strings: what programs send
+ *     ECHO hi\r\n                             an inline command: what people type
+ *
+ * A command is read where it lies: its arguments are slices of the bytes that were fed.  Only one
+ * that comes in pieces is copied aside, and only itself.  What is not whole is read again from its
+ * beginning when more comes, which is cheap, because lengths are skipped over, not read through.
+ *
+ * Strict: lengths in plain digits, CRLF where it is due, nothing but bulk strings in a command.
+ * What announces more than a maximum is refused when it announces it, not when it has sent it.
+ *
+ * Purity: no clock, no I/O; allocates only where a command comes in pieces.
+ * Threads: one at a time for each struct weir_resp.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_PROTO_RESP_H
+#define WEIR_PROTO_RESP_H
+
+#include "base/buf.h"
+#include "proto/text.h"
+
+#include <weir/weir.h>
+
+#define WEIR_RESP_ARGS_MAX 64       /* of a command, its name included */
+#define WEIR_RESP_BULK_MAX 8192     /* bytes of an argument */
+#define WEIR_RESP_COMMAND_MAX 32768 /* bytes of all arguments of a command */
+#define WEIR_RESP_INLINE_MAX 4096   /* bytes of an inline command */
+
+struct weir_resp_command {
+    uint32_t count; /* at least 1 */
+    struct weir_str args[WEIR_RESP_ARGS_MAX];
+};
+
+enum weir_resp_next {
+    WEIR_RESP_COMMAND, /* here is one */
+    WEIR_RESP_MORE,    /* there is no other whole one in what was fed */
+    WEIR_RESP_BAD,     /* no command that we take: `fault` says why; nothing more can be read */
+};
+
+struct weir_resp {
+    const char *at, *end; /* what was fed and not read yet */
+    struct weir_buf side; /* a command that comes in pieces */
+    bool is_side_read;    /* it was whole, and has been handed out */
+    const char *fault;    /* in Redis's words, without "ERR Protocol error: " */
+};
+
+void weir_resp_init(struct weir_resp *resp);
+void weir_resp_fini(struct weir_resp *resp);
+
+/*     feed(bytes); while (next(&command) == WEIR_RESP_COMMAND) ...; end();
+ *
+ * The bytes, and the arguments of all these commands, are good until end(). */
+void weir_resp_feed(struct weir_resp *resp, const void *bytes, size_t len);
+enum weir_resp_next weir_resp_next(struct weir_resp *resp, struct weir_resp_command *out);
+void weir_resp_end(struct weir_resp *resp);
+
+/* ---- replies ---- */
+
+/* version: 2 or 3, where they differ. */
+void weir_resp_put_simple(struct weir_text *text, struct weir_str words);
+void weir_resp_put_bulk(struct weir_text *text, struct weir_str bytes);
+void weir_resp_put_null(struct weir_text *text, int version);
+void weir_resp_put_array(struct weir_text *text, uint64_t count);
+/* A map of so many pairs; to RESP2 an array of twice as many. */
+void weir_resp_put_map(struct weir_text *text, uint64_t pairs, int version);
+/* An error: words of ours, then, quoted, what the client sent: made printable, and cut. */
+void weir_resp_put_error(struct weir_text *text, struct weir_str words);
+void weir_resp_put_error_about(struct weir_text *text, struct weir_str words, struct weir_str about,
+                               struct weir_str more);
+
+static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
+{
+    weir_text_put_char(text, ':');
+    if (number < 0)
+        weir_text_put_char(text, '-');
+    weir_text_put_number(text, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
+    WEIR_TEXT_PUT(text, "\r\n");
+}
+
+#endif
