@@ -112,32 +112,38 @@ static enum weir_resp_next read_array(struct reader *r, struct weir_resp_command
 }
 
 /* Words between blanks.  Redis also knows quotes; who needs them is a program, and has arrays. */
-static enum weir_resp_next read_inline(struct reader *r, struct weir_resp_command *out)
+static const char *split_words(const char *at, const char *end, struct weir_resp_command *out)
 {
-    size_t len = (size_t)(r->end - r->at);
-    const char *line_end =
-        memchr(r->at, '\n', len < WEIR_RESP_INLINE_MAX ? len : WEIR_RESP_INLINE_MAX);
-    if (line_end == NULL)
-        return len < WEIR_RESP_INLINE_MAX ? WEIR_RESP_MORE : bad(r, "too big inline request");
-    const char *at = r->at, *end = line_end;
-    if (end > at && end[-1] == '\r')
-        end--;
-    out->count = 0;
     bool is_in_word = false;
+    out->count = 0;
     for (; at < end; at++) {
         bool is_blank = *at == ' ' || *at == '\t';
         if (!is_blank && ((unsigned char)*at < ' ' || *at == '"' || *at == '\''))
-            return bad(r, "quotes or control bytes in an inline request");
+            return "quotes or control bytes in an inline request";
         if (!is_blank && !is_in_word) {
             if (out->count == WEIR_RESP_ARGS_MAX)
-                return bad(r, "too many words in an inline request");
+                return "too many words in an inline request";
             out->args[out->count++] = (struct weir_str){.ptr = at, .len = 0};
         }
         is_in_word = !is_blank;
         if (is_in_word)
             out->args[out->count - 1].len++;
     }
-    r->at = line_end + 1;
+    return NULL;
+}
+
+static enum weir_resp_next read_inline(struct reader *r, struct weir_resp_command *out)
+{
+    size_t len = (size_t)(r->end - r->at);
+    size_t seen = len < WEIR_RESP_INLINE_MAX ? len : WEIR_RESP_INLINE_MAX;
+    const char *end = memchr(r->at, '\n', seen);
+    if (end == NULL)
+        return len < WEIR_RESP_INLINE_MAX ? WEIR_RESP_MORE : bad(r, "too big inline request");
+    bool has_cr = end > r->at && end[-1] == '\r';
+    const char *fault = split_words(r->at, end - has_cr, out);
+    if (fault != NULL)
+        return bad(r, fault);
+    r->at = end + 1;
     return WEIR_RESP_COMMAND;
 }
 

@@ -1,4 +1,4 @@
-/* fuzz_resp.c - any bytes as a Redis client's: commands or a refusal, the same however they are cut.
+/* fuzz_resp.c - any bytes as a Redis client's: the same commands however they are cut.
  *
  * The first byte says into how many pieces the rest is cut.
  *
