@@ -47,6 +47,7 @@ struct weir {
     float near_ratio;
     struct weir_limit overrides[WEIR_UNITS]; /* by unit: what a request's own limit starts from */
     struct weir_rules_watch *watch;          /* NULL: no rules to watch */
+    bool is_unlinked;                        /* said so already */
 
     _Atomic(struct weir_published *) current;
     _Atomic uint64_t generation;

@@ -43,8 +43,20 @@ static int reload(struct weir *w)
     return 1;
 }
 
+/* Others that open the path now get another table: worth a line, once. */
+static void notice_unlinked(struct weir *w)
+{
+    bool is_linked = weir_table_is_linked(w->table);
+    if (!is_linked && !w->is_unlinked)
+        weir_engine_log(w, WEIR_LEVEL_WARNING,
+                        "the table's file was removed or replaced: this process counts on in the "
+                        "old one, processes that start now do not share it; restart to rejoin");
+    w->is_unlinked = !is_linked;
+}
+
 int weir_watch_step(struct weir *w, int *timeout_ms)
 {
+    notice_unlinked(w);
     if (!w->watch) {
         *timeout_ms = NOTHING_TO_WATCH_MS;
         return 0;

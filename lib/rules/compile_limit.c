@@ -249,7 +249,7 @@ static void check_fields(struct weir_compiler *c, const struct weir_draft_limit 
     for (size_t i = 0; i < sizeof(heeded) / sizeof(heeded[0]); i++)
         if ((written & heeded[i].field) && !(algorithm & heeded[i].algorithms))
             warn_no_effect(c, limit, heeded[i].name);
-    if (limit->bloom_bits && limit->width && !(algorithm & WINDOWS))
+    if (limit->bloom_bits && limit->width && limit->algorithm != WEIR_FIXED_WINDOW)
         warn_no_effect(c, limit, "bloom_bits");
     if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG && limit->requests > LOG_LIMIT_LARGE)
         weir_report_warning(c->report, limit->at,

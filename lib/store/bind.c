@@ -61,7 +61,8 @@ static int bind_sketch(struct weir_table *table, struct weir_limit *limit)
         else /* another process was faster; offset is its */
             weir_extent_release_chunks(table, claimed, bytes);
     }
-    if (offset - 1 + bytes > table->extent_chunks * WEIR_CHUNK_BYTES)
+    uint64_t room = table->extent_chunks * WEIR_CHUNK_BYTES;
+    if (offset - 1 > room || bytes > room - (offset - 1) || (offset - 1) % WEIR_CHUNK_BYTES != 0)
         return WEIR_ERR_TABLE;
     unsigned char *at = table->extents + offset - 1;
     approx->cells = at;

@@ -77,7 +77,7 @@ static union weir_u16b seed_tat(const struct weir_call *c, uint64_t fp)
     return weir_slot_pack_tat(fp, c->limit->generation, tat_ns, 0);
 }
 
-union weir_u16b weir_seed_slot(const struct weir_call *c, uint64_t fp)
+static union weir_u16b remembered(const struct weir_call *c, uint64_t fp)
 {
     const union weir_u16b empty = {.lo = 0, .hi = 0};
     const struct weir_limit *limit = c->limit;
@@ -105,6 +105,18 @@ union weir_u16b weir_seed_slot(const struct weir_call *c, uint64_t fp)
     return weir_slot_pack(fp, WEIR_KIND_SLIDE, limit->window_class, index,
                           least(previous, WEIR_SLIDE_INLINE_MAX) << 21 |
                               least(current, WEIR_SLIDE_INLINE_MAX));
+}
+
+union weir_u16b weir_seed_slot(const struct weir_call *c, uint64_t fp)
+{
+    const union weir_u16b empty = {.lo = 0, .hi = 0};
+    union weir_u16b value = remembered(c, fp);
+    enum weir_kind kind = weir_slot_kind(value);
+    uint64_t body = weir_slot_body(value);
+    bool holds_nothing = kind == WEIR_KIND_TAT    ? value.lo == 0
+                         : kind == WEIR_KIND_TICK ? (body & UINT32_MAX) == 0
+                                                  : body == 0;
+    return holds_nothing ? empty : value;
 }
 
 struct weir_seed_counts weir_seed_wide(const struct weir_call *c, uint64_t fp)

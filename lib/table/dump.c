@@ -51,7 +51,7 @@ void weir_table_layout(const struct weir_table *table, struct weir_table_geometr
         .extent_bytes = h->extent_chunks * WEIR_CHUNK_BYTES,
         .records = h->records,
         .window_regions = h->window_regions,
-        .bucket_regions = h->bucket_share,
+        .bucket_share = h->bucket_share,
     };
 }
 

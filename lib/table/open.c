@@ -93,6 +93,8 @@ static void plan(struct weir_table_header *h, const struct weir_table_geometry *
     bool only_windows = g->window_regions != 0 && g->bucket_regions == 0;
     bool only_buckets = g->window_regions == 0 && g->bucket_regions != 0;
     h->bucket_share = only_windows ? 1 : only_buckets ? 7 : 4;
+    if (g->bucket_share != 0)
+        h->bucket_share = g->bucket_share;
     h->buckets = slots_bytes / sizeof(struct weir_bucket);
     if (g->slots == 0) {
         h->buckets = 0;
@@ -318,6 +320,7 @@ static int create_file(const char *path, const struct weir_table_geometry *geome
     if (fd < 0)
         return refuse(WEIR_ERR_IO, why, why_len, "%s: cannot create the table: %s", path,
                       strerror(errno));
+    (void)fchmod(fd, 0660); /* whatever the umask: a group may share the table */
     int err = fill_file(fd, path, geometry, why, why_len);
     if (err == 0 && link(temporary, path) != 0 && errno != EEXIST)
         err = refuse(WEIR_ERR_IO, why, why_len, "%s: %s", path, strerror(errno));
@@ -379,6 +382,8 @@ void weir_table_take_identity(struct weir_table *to, const struct weir_table *fr
 {
     to->header->hash_key = from->header->hash_key;
     memcpy(to->header->window_s, from->header->window_s, sizeof to->header->window_s);
+    to->header->clock = weir_load16(&from->header->clock);
+    to->header->clock_last = from->header->clock_last;
     to->header->checksum = checksum_of(to->header);
 }
 

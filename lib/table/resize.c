@@ -117,6 +117,11 @@ int weir_table_resize(const char *path, const char *new_path,
     int err = weir_table_attach(&from, path, why, why_len);
     if (err != 0)
         return err;
+    /* The same regions, and while something is in it the same width: see move_sketch(). */
+    wanted.window_regions = from->header->window_regions;
+    wanted.bucket_share = from->header->bucket_share;
+    if (wanted.sketch_cells == 0 && !sketch_is_idle(from, weir_table_now(from)))
+        wanted.sketch_cells = from->header->sketch_cells;
     if (access(new_path, F_OK) == 0) {
         snprintf(why, why_len, "%s: exists already", new_path);
         err = WEIR_ERR_INVALID;

@@ -5,6 +5,8 @@
 #include "table/spill.h"
 #include "table/wide.h"
 
+#include <time.h>
+
 /* A claim is promoted within microseconds.  One this old belongs to a process that died or sleeps.
  */
 #define CLAIM_LIFE_NS WEIR_NS_PER_S
@@ -96,10 +98,23 @@ static bool charge(struct weir_table *table, struct spot *victim, uint64_t now_n
     return true;
 }
 
+/* Differs between a process and its fork, which share the table's handle. */
+static uint64_t now_cycles(void)
+{
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#else
+    struct timespec ts = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &ts); /* only to be different */
+    return (uint64_t)ts.tv_nsec;
+#endif
+}
+
 static union weir_u16b new_claim(struct weir_table *table, uint64_t fp, uint64_t now_ns)
 {
     uint64_t count = __atomic_add_fetch(&table->claims, 1, __ATOMIC_RELAXED);
-    uint64_t nonce = weir_mix64(table->nonce + count) & 0x3ffff; /* the class and body bits of hi */
+    uint64_t nonce = weir_mix64(table->nonce + count + (now_cycles() << 20)) &
+                     0x3ffff; /* the class and body bits of hi */
     return (union weir_u16b){.hi = fp << WEIR_FP_SHIFT | (uint64_t)WEIR_KIND_CLAIM << 18 | nonce,
                              .lo = now_ns};
 }

@@ -28,6 +28,7 @@ struct weir_table_geometry {
                             * each in whole WEIR_TABLE_GRAINs */
     uint32_t window_regions; /* hint: distinct window lengths in the rules */
     uint32_t bucket_regions; /* hint: distinct bucket horizons (powers of 16) */
+    uint32_t bucket_share;   /* of the sketch, in eighths; 0: by the hints */
 };
 
 #define WEIR_TABLE_BYTES_DEFAULT (UINT64_C(64) << 20)

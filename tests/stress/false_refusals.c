@@ -79,7 +79,7 @@ static double load_of(const struct weir_table *table, bool is_bucket, uint64_t e
 {
     struct weir_table_geometry layout;
     weir_table_layout(table, &layout);
-    double share = layout.bucket_regions / 8.0; /* as the file has it: of 8 */
+    double share = layout.bucket_share / 8.0; /* as the file has it: of 8 */
     double cells = (double)layout.sketch_cells;
     cells = is_bucket ? cells * share : cells * (1 - share) / layout.window_regions;
     return (double)evictions / (cells / WEIR_SKETCH_ROWS);
