@@ -114,6 +114,8 @@ static void engine_says(void *ctx, enum weir_level level, const char *line)
         [WEIR_LEVEL_INFO] = WEIR_LOG_INFO,
     };
     struct weir_service *service = ctx;
+    if (level == WEIR_LEVEL_ERROR)
+        service->has_heard_errors = true;
     if (!service->is_started && level == WEIR_LEVEL_ERROR)
         fprintf(stderr, "%s\n", line);
     else
@@ -176,6 +178,7 @@ static int open_engine(struct weir_service *service)
         .table_path = is_private ? NULL : settings->table,
         .table_bytes = settings->table_size,
         .merge_domains = settings->merge_domains,
+        .may_lack_rules = settings->start_without_rules,
         .shadow_mode = settings->shadow_mode,
         .quota_mode = settings->quota_mode,
         .near_limit_ratio = (float)settings->near_limit_ratio,
@@ -183,6 +186,9 @@ static int open_engine(struct weir_service *service)
         .log_ctx = service,
     };
     int err = weir_open(&service->engine, &options);
+    /* relaxed: no thread runs yet */
+    atomic_store_explicit(&service->has_rules, options.rules_path && !service->has_heard_errors,
+                          memory_order_relaxed);
     if (err == WEIR_ERR_RULES)
         weir_service_complain("the rules are not valid; --start-without-rules starts without them");
     else if (err != 0)

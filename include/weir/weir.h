@@ -48,6 +48,7 @@ struct weir_options {
     const char *table_path; /* NULL: a private table in memory, gone with the engine */
     uint64_t table_bytes;   /* size if the table is created here; 0: 64 MiB */
     bool merge_domains;     /* several files may speak of one domain */
+    bool may_lack_rules;    /* open even if they are not valid: limits nothing until they are */
     bool shadow_mode;       /* decide and count, but answer OK (global shadow mode) */
     bool quota_mode;        /* every limit is in quota mode */
     bool virtual_time;      /* now_ns is the truth, also where it goes back a little: for replays;

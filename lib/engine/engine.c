@@ -125,7 +125,14 @@ static int load_rules(struct weir *w, struct weir_rules **out)
         .log_ctx = w->options.log_ctx,
     };
     int err = weir_rules_watch_new(&w->watch, w->options.rules_path);
-    return err ? err : weir_rules_load(out, &how);
+    if (!err)
+        err = weir_rules_load(out, &how);
+    if (w->options.may_lack_rules && (err == WEIR_ERR_RULES || err == WEIR_ERR_IO)) {
+        weir_engine_log(w, WEIR_LEVEL_WARNING, "%s: no limits until these rules are valid",
+                        w->options.rules_path);
+        err = 0;
+    }
+    return err;
 }
 
 /* alloc: an engine is opened once. */
