@@ -23,7 +23,7 @@ static struct weir_str date_of(struct weir_front_http *front)
     return (struct weir_str){.ptr = front->date, .len = sizeof(front->date)};
 }
 
-/* alloc: for answers that are longer than ANSWER_LEN, which only /json to dozens of descriptors is. */
+/* alloc: for answers that are longer than ANSWER_LEN, as /json has for dozens of descriptors. */
 static void send_long(struct weir_front_http *front, const struct weir_http1_answer *answer)
 {
     size_t cap = 1024 + answer->lines.len + answer->body.len;

@@ -1,7 +1,7 @@
 /* front_http.h - HTTP/1.1: /check, /json and /healthcheck, on one connection.
  *
  *     front_http.c         the connection: routes, answers, times
- *     front_http_check.c   /check: a gateway asks about a request; the rules' shapes say what matters
+ *     front_http_check.c   /check: a gateway asks about a request; the rules say what matters
  *     front_http_json.c    /json: Envoy's rate limit service in JSON
  *
  * An answer is built on the stack and queued in one piece; what is kept of a connection is a few
@@ -28,7 +28,7 @@ struct weir_front_http {
     char date[WEIR_HTTP1_DATE_LEN];
 };
 
-/* Queues an answer.  status, content_type, lines and body are the caller's; the rest is filled in. */
+/* Queues an answer.  Status, content type, lines and body are given; the rest is filled in. */
 void weir_front_http_answer(struct weir_front_http *front, const struct weir_http1_request *request,
                             struct weir_http1_answer *answer);
 /* One line of text as an answer. */

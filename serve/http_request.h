@@ -14,8 +14,8 @@
  * X-Forwarded-For that no trusted proxy has.
  *
  * Values are slices of the request, or of scratch where something had to be decoded; nothing is
- * allocated.  What does not fit into scratch makes the request fail (has_failed), so that no limit is
- * forgotten.
+ * allocated.  What does not fit into scratch makes the request fail (has_failed), so that no limit
+ * is forgotten.
  *
  * Purity: no clock, no I/O, no allocation.  Threads: one at a time.
  * SPDX-License-Identifier: Apache-2.0 */

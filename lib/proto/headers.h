@@ -1,10 +1,10 @@
 /* headers.h - a decision as HTTP tells it: rate-limit headers, and the body of a refusal.
  *
- *     dialect       on every limited answer                        on refusals also
- *     legacy        X-Ratelimit-Limit, X-Ratelimit-Remaining       X-Ratelimit-Retry-After, Retry-After
- *     reset-epoch   those, X-Ratelimit-Reset: seconds since 1970   the same
- *     reset-delta   those, X-Ratelimit-Reset: seconds from now     the same
- *     ietf-11       RateLimit-Policy, RateLimit                    Retry-After
+ *     dialect       on every limited answer                    on refusals also
+ *     legacy        X-Ratelimit-Limit, X-Ratelimit-Remaining   X-Ratelimit-Retry-After, Retry-After
+ *     reset-epoch   those, X-Ratelimit-Reset: Unix time        the same
+ *     reset-delta   those, X-Ratelimit-Reset: seconds to wait  the same
+ *     ietf-11       RateLimit-Policy, RateLimit                Retry-After
  *     none
  *
  * Cache-Control: no-store goes with every refusal (RFC 6585, 4).  Dialects can be combined, but for

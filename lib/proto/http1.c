@@ -317,19 +317,45 @@ static int refusal_of_parser(const struct weir_http1 *h)
     return err == HPE_HEADER_OVERFLOW ? 431 : 400;
 }
 
+/* Looks at a whole head, between its words.  0, or the status of the refusal. */
+static int read_head(const struct weir_http1 *h, const char *head,
+                     struct weir_http1_header *headers, struct framing *f)
+{
+    size_t first = h->header_count > 0 ? h->names[0].from : h->head_len - 2;
+    if (h->parser.http_major != 1 || h->parser.http_minor > 1)
+        return 505;
+    if (h->head_len < 4 || memcmp(head + h->head_len - 4, "\r\n\r\n", 4) != 0 ||
+        !is_good_line(h, head, first) || !read_values(h, head, headers))
+        return 400;
+    for (uint32_t i = 0; i < h->header_count; i++)
+        read_framing(&headers[i], f);
+    return check_framing(f, h->parser.http_minor == 0);
+}
+
+/* The body is yet to come: keeps the head until then. */
+static void await_body(struct weir_http1 *h, const char *head, const struct framing *f,
+                       bool has_rest)
+{
+    if (h->head.len == 0)
+        weir_buf_add(&h->head, (struct weir_str){.ptr = head, .len = h->head_len});
+    if (h->head.has_failed) {
+        refuse(h, 503);
+        return;
+    }
+    h->body_left = f->length;
+    weir_http1_chunks_init(&h->chunks);
+    h->state = f->coding_count ? STATE_CHUNKS : STATE_BODY;
+    if (f->expects_go_on && !has_rest && h->parser.http_minor == 1)
+        h->calls->go_on(h->ctx);
+}
+
 /* A whole head lies at `head`; the `left` bytes at `rest` follow it.  Returns how many of those
  * belong to the request. */
 static size_t take_head(struct weir_http1 *h, const char *head, const char *rest, size_t left)
 {
     struct weir_http1_header headers[WEIR_HTTP1_HEADERS_MAX];
     struct framing f = {0};
-    size_t first = h->header_count > 0 ? h->names[0].from : h->head_len - 2;
-    bool is_good = h->head_len >= 4 && memcmp(head + h->head_len - 4, "\r\n\r\n", 4) == 0 &&
-                   is_good_line(h, head, first) && read_values(h, head, headers);
-    for (uint32_t i = 0; is_good && i < h->header_count; i++)
-        read_framing(&headers[i], &f);
-    bool is_known = h->parser.http_major == 1 && h->parser.http_minor <= 1;
-    int status = !is_known ? 505 : !is_good ? 400 : check_framing(&f, h->parser.http_minor == 0);
+    int status = read_head(h, head, headers, &f);
     if (status) {
         refuse(h, status);
         return left;
@@ -338,17 +364,7 @@ static size_t take_head(struct weir_http1 *h, const char *head, const char *rest
         finish_request(h, head, headers, (struct weir_str){.ptr = rest, .len = f.length});
         return f.length;
     }
-    if (h->head.len == 0)
-        weir_buf_add(&h->head, (struct weir_str){.ptr = head, .len = h->head_len});
-    if (h->head.has_failed) {
-        refuse(h, 503);
-        return left;
-    }
-    h->body_left = f.length;
-    weir_http1_chunks_init(&h->chunks);
-    h->state = f.coding_count ? STATE_CHUNKS : STATE_BODY;
-    if (f.expects_go_on && left == 0 && h->parser.http_minor == 1)
-        h->calls->go_on(h->ctx);
+    await_body(h, head, &f, left > 0);
     return 0;
 }
 
@@ -397,15 +413,10 @@ static size_t feed_head(struct weir_http1 *h, const char *bytes, size_t len)
     return used;
 }
 
-static void keep_body(struct weir_http1 *h, struct weir_str bytes)
-{
-    weir_buf_add(&h->body, bytes);
-}
-
 static size_t feed_body(struct weir_http1 *h, const char *bytes, size_t len)
 {
     size_t used = len < h->body_left ? len : (size_t)h->body_left;
-    keep_body(h, (struct weir_str){.ptr = bytes, .len = used});
+    weir_buf_add(&h->body, (struct weir_str){.ptr = bytes, .len = used});
     h->body_left -= used;
     if (h->body.has_failed)
         refuse(h, 503);
@@ -422,7 +433,7 @@ static size_t feed_chunks(struct weir_http1 *h, const char *bytes, size_t len)
         refuse(h, 400);
         return len;
     }
-    keep_body(h, data);
+    weir_buf_add(&h->body, data);
     if (h->body.has_failed || h->chunks.coded > WEIR_HTTP1_CODED_MAX) {
         refuse(h, 413);
         return len;

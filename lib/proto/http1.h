@@ -1,8 +1,8 @@
 /* http1.h - HTTP/1.1 as a server hears and says it: bytes in, requests out; answers to bytes.
  *
- *     feed(bytes) --> head (libhttp-parser, then checked again) --> body (length or chunks) --> request()
- *                      |  not whole yet: copied aside                |
- *                      +-------------- refuse(status), and no more --+
+ *     feed(bytes) --> head (libhttp-parser, checked again) --> body (length, chunks) --> request()
+ *                      |  not whole yet: copied aside             |
+ *                      +-----------> refuse(status), and no more <+
  *
  * Strict, because two readers that disagree on where a request ends are how requests are smuggled:
  * one space where one is due, CRLF and nothing else, no folding, no space before a colon, one Host,

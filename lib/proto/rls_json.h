@@ -1,8 +1,9 @@
 /* rls_json.h - Envoy's rate limit service in proto3 JSON, as /json of envoyproxy/ratelimit has it.
  *
  *     {"domain": "api", "hitsAddend": 2,
- *      "descriptors": [{"entries": [{"key": "user", "value": "alice"}], "hitsAddend": "3",
- *                       "limit": {"requestsPerUnit": 5, "unit": "MINUTE"}, "isNegativeHits": false}]}
+ *      "descriptors": [{"entries": [{"key": "user", "value": "alice"}],
+ *                       "limit": {"requestsPerUnit": 5, "unit": "MINUTE"},
+ *                       "hitsAddend": "3", "isNegativeHits": false}]}
  *
  *     {"overallCode":"OVER_LIMIT","statuses":[{"code":"OVER_LIMIT",
  *      "currentLimit":{"requestsPerUnit":1,"unit":"MINUTE"},"durationUntilReset":"37s"}]}
@@ -11,8 +12,8 @@
  * also as strings, null for what is absent; an unknown field, or one twice, is an error.  Written
  * likewise: in the order of the proto, without what is zero.
  *
- * libjansson reads and builds a tree; a bare number beyond 2^63 is more than it can hold, and must be
- * a string.  Writing is by hand.
+ * libjansson reads and builds a tree; a bare number beyond 2^63 is more than it can hold, and must
+ * be a string.  Writing is by hand.
  *
  * Purity: no I/O, no clock.  Threads: one at a time for each struct weir_rls_json.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -53,8 +53,8 @@ static bool is_normal(struct weir_str path)
     return true;
 }
 
-/* Ends the segment that began at `segment`: "." and ".." take effect.  Returns the new end, which is
- * behind a slash in these two cases, or NULL above the root. */
+/* Ends the segment that began at `segment`: "." and ".." take effect.  Returns the new end, which
+ * is behind a slash in these two cases, or NULL above the root. */
 static char *end_segment(char *root, char *segment, char *end)
 {
     size_t len = (size_t)(end - segment);

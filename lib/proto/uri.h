@@ -2,10 +2,10 @@
  *
  *     /a//b/./c/../%64?x=1   ->   /a/b/d   x=1
  *
- * One normalisation for every front end, so that a rule means the same behind each: percent-decoding
- * once (%2F is a slash, %2e a dot), slashes merged, dot segments removed; a '#' ends the path, and
- * %23, %25 and %3F are those characters and nothing more.  What nginx refuses (%00, a broken
- * escape, ".." above the root, no slash at the start) is refused here.
+ * One normalisation for every front end, so that a rule means the same behind each: escapes are
+ * decoded once (%2F is a slash, %2e a dot), slashes merged, dot segments removed; a '#' ends the
+ * path, and %23, %25 and %3F are those characters and nothing more.  What nginx refuses (%00, a
+ * broken escape, ".." above the root, no slash at the start) is refused here.
  *
  * Purity: no I/O, no allocation.  Threads: any.
  * SPDX-License-Identifier: Apache-2.0 */
