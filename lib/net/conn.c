@@ -55,6 +55,7 @@ void weir_conn_alive(struct weir_conn *conn)
 
 void weir_conn_wake(struct weir_conn *conn)
 {
+    conn->is_woken = true; /* from within turn() it means the next one */
     weir_conn_mark(conn);
 }
 
@@ -150,7 +151,7 @@ static void on_closed(uv_handle_t *handle)
 
 void weir_conn_close(struct weir_conn *conn)
 {
-    WEIR_ASSERT(!conn->is_closing && !conn->is_dirty);
+    WEIR_ASSERT(!conn->is_closing);
     conn->is_closing = true;
     if (conn->is_open)
         conn->side->listener->protocol->close(conn->state);

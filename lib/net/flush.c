@@ -142,8 +142,10 @@ static void last_turn(struct weir_conn *conn)
         conn->is_finished = true;
 }
 
-static void flush_conn(struct weir_conn *conn)
+/* False: it is closed. */
+static bool flush_conn(struct weir_conn *conn)
 {
+    conn->is_woken = false;
     if (!conn->is_doomed)
         last_turn(conn);
     if (conn->ssl != NULL && !conn->is_doomed) {
@@ -155,17 +157,18 @@ static void flush_conn(struct weir_conn *conn)
         write_out(conn);
     if (conn->is_doomed || (conn->phase == PHASE_LINGER && conn->has_ended)) {
         weir_conn_close(conn);
-        return;
+        return false;
     }
     if (conn->phase == PHASE_LINGER)
-        return;
+        return true;
     size_t queued = weir_conn_queued(conn);
     if (conn->is_finished && queued == 0) {
         end_writing(conn);
-        return;
+        return !conn->is_closing;
     }
     /* Who does not read answers need not send requests: TCP tells the peer. */
     weir_conn_set_reading(conn, queued <= conn->side->listener->limits.output_max / 4);
+    return true;
 }
 
 void weir_loop_flush(struct weir_loop *loop)
@@ -175,9 +178,12 @@ void weir_loop_flush(struct weir_loop *loop)
     loop->dirty_end = &loop->dirty;
     while (conn != NULL) {
         struct weir_conn *next = conn->next_dirty;
-        conn->is_dirty = false;
-        conn->next_dirty = NULL;
-        flush_conn(conn);
+        /* It stays dirty meanwhile: what it sends in its turn is for this flush. */
+        if (flush_conn(conn)) {
+            conn->is_dirty = false;
+            if (conn->is_woken || conn->is_doomed)
+                weir_conn_mark(conn);
+        }
         conn = next;
     }
     /* Marked anew while we flushed: the next turn comes at once. */

@@ -66,7 +66,8 @@ struct weir_conn {
     uint64_t stamp_ms; /* the place in the list of ages */
     uint8_t phase;
     bool is_open;      /* the protocol knows it */
-    bool is_dirty;     /* in the loop's list */
+    bool is_dirty;     /* in the loop's list, or being flushed */
+    bool is_woken;     /* wants another turn */
     bool is_finishing; /* close once all is written */
     bool is_finished;  /* the protocol has had its last turn */
     bool is_doomed;    /* close now */

@@ -144,6 +144,33 @@ static void who_stops_sending_still_hears_the_answer(void **state)
     rig_stop(&rig, 1000);
 }
 
+static void a_turn_may_speak_to_who_has_ended(void **state)
+{
+    struct rig rig;
+    char got[64];
+    (void)state;
+    rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_talk_protocol});
+    int fd = rig_client(&rig);
+    rig_expect(fd, "t"); /* the turn of the opening */
+    shutdown(fd, SHUT_WR);
+    assert_true(rig_read(fd, got, sizeof(got)) > 0);
+    close(fd);
+    rig_await(&rig.closed, 1);
+    rig_stop(&rig, 1000);
+}
+
+static void waking_gives_another_turn(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_wake_protocol});
+    int fd = rig_client(&rig);
+    rig_await(&rig.turns, 4); /* without a byte from us */
+    close(fd);
+    rig_await(&rig.closed, 1);
+    rig_stop(&rig, 1000);
+}
+
 static void draining_lets_protocols_say_goodbye(void **state)
 {
     struct rig rig;
@@ -262,6 +289,8 @@ int main(void)
         cmocka_unit_test(a_negative_feed_sends_its_answer_and_closes),
         cmocka_unit_test(unread_input_does_not_spoil_the_last_answer),
         cmocka_unit_test(who_stops_sending_still_hears_the_answer),
+        cmocka_unit_test(a_turn_may_speak_to_who_has_ended),
+        cmocka_unit_test(waking_gives_another_turn),
         cmocka_unit_test(draining_lets_protocols_say_goodbye),
         cmocka_unit_test(grace_ends),
         cmocka_unit_test(a_second_stop_shortens_the_grace),

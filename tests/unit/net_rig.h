@@ -88,6 +88,23 @@ static inline int rig_turn(void *state)
     return 0;
 }
 
+/* Speaks in every turn. */
+static inline int rig_talk(void *state)
+{
+    struct rig_conn *rc = state;
+    weir_conn_send(rc->conn, "t", 1);
+    return 0;
+}
+
+/* Wants a turn after each, three times. */
+static inline int rig_wake(void *state)
+{
+    struct rig_conn *rc = state;
+    if (atomic_fetch_add(&rc->rig->turns, 1) < 3)
+        weir_conn_wake(rc->conn);
+    return 0;
+}
+
 /* Takes bytes and finds none of them sensible. */
 static inline int rig_ignore(void *state, const uint8_t *bytes, size_t len)
 {
@@ -136,6 +153,10 @@ static const struct weir_protocol rig_polite_protocol = {
     .name = "polite", .open = rig_open, .feed = rig_echo, .drain = rig_drain, .close = rig_close};
 static const struct weir_protocol rig_stubborn_protocol = {
     .name = "stubborn", .open = rig_open, .feed = rig_echo, .drain = rig_stay, .close = rig_close};
+static const struct weir_protocol rig_talk_protocol = {
+    .name = "talk", .open = rig_open, .feed = rig_ignore, .turn = rig_talk, .close = rig_close};
+static const struct weir_protocol rig_wake_protocol = {
+    .name = "wake", .open = rig_open, .feed = rig_ignore, .turn = rig_wake, .close = rig_close};
 static const struct weir_protocol rig_deaf_protocol = {
     .name = "deaf", .open = rig_open, .feed = rig_ignore, .close = rig_close};
 static const struct weir_protocol rig_babble_protocol = {
