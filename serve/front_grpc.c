@@ -54,6 +54,7 @@ struct front {
     struct weir_h2 *h2;
     bool is_alive; /* net knows that the peer is sensible */
     bool is_draining;
+    uint64_t now_ns; /* of this turn */
     struct calls ready, watchers;
     struct weir_rls_options options;
 };
@@ -61,15 +62,12 @@ struct front {
 /* On the stack, and so not set to zero: of most of it, most turns use little. */
 struct batch {
     size_t count;
-    uint32_t status_count;
     struct call *calls[BATCH_MAX];
     struct weir_request requests[BATCH_MAX];
     struct weir_decision decisions[BATCH_MAX];
     int results[BATCH_MAX];
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
-    struct weir_bump memory;
-    uint8_t *large; /* in place of block, or NULL */
-    _Alignas(16) uint8_t block[WEIR_RLS_REQUEST_MEMORY];
+    struct weir_rls_room room;
 };
 
 /* ---- lists of calls ---- */
@@ -113,8 +111,7 @@ static void on_header(void *ctx, struct weir_h2_stream *stream, struct weir_str 
                       struct weir_str value)
 {
     const struct front *front = ctx;
-    weir_grpc_header(&call_of(stream)->grpc, &methods, name, value,
-                     weir_loop_now(front->worker->loop));
+    weir_grpc_header(&call_of(stream)->grpc, &methods, name, value, front->now_ns);
 }
 
 static void on_request(void *ctx, struct weir_h2_stream *stream)
@@ -141,6 +138,7 @@ static void on_close(void *ctx, struct weir_h2_stream *stream)
 
 static const struct weir_h2_events events = {
     .extra_bytes = sizeof(struct call),
+    .name_lens = WEIR_GRPC_NAME_LENS,
     .begin = on_begin,
     .header = on_header,
     .data = on_data,
@@ -246,37 +244,25 @@ static struct weir_grpc_status refusal_of(int err)
     }
 }
 
-/* alloc: for dynamic metadata, which is off unless an operator wants it. */
-static void batch_init(struct batch *batch, const struct weir_rls_options *options)
+static void batch_init(struct batch *batch)
 {
     batch->count = 0;
-    batch->status_count = 0;
-    batch->large = options->has_metadata ? malloc(WEIR_RLS_METADATA_MEMORY) : NULL;
-    if (batch->large)
-        weir_bump_init(&batch->memory, batch->large, WEIR_RLS_METADATA_MEMORY);
-    else
-        weir_bump_init(&batch->memory, batch->block, sizeof(batch->block));
+    weir_rls_room_empty(&batch->room);
 }
 
 /* Adds a call, or refuses it; false where the batch must be decided first. */
 static bool batch_add(struct batch *batch, struct front *front, struct call *call,
                       struct weir_str message)
 {
-    struct weir_bump before = batch->memory;
-    struct weir_request *request = &batch->requests[batch->count];
-    int err = weir_rls_decode(&batch->memory, message, request);
-    bool has_room = err ? !batch->memory.has_failed
-                        : request->descriptor_count <= WEIR_DESCRIPTORS_MAX - batch->status_count;
-    if (err || !has_room)
-        batch->memory = before;
-    if (!has_room)
-        return false; /* an empty batch has room for anything */
+    uint32_t status_count = batch->room.descriptor_count;
+    int err = weir_rls_decode(&batch->room, message, &batch->requests[batch->count]);
+    if (err == WEIR_ERR_FULL)
+        return false;
     if (err) {
         refuse(front, call, refusal_of(err));
         return true;
     }
-    batch->decisions[batch->count].statuses = &batch->statuses[batch->status_count];
-    batch->status_count += request->descriptor_count;
+    batch->decisions[batch->count].statuses = &batch->statuses[status_count];
     batch->calls[batch->count++] = call;
     return true;
 }
@@ -306,17 +292,15 @@ static void batch_fill(struct batch *batch, struct front *front, uint64_t now_ns
     }
 }
 
-static void answer(struct front *front, struct batch *batch, size_t i)
+static void answer(struct front *front, struct batch *batch, size_t i, struct weir_bump *memory)
 {
     struct weir_h2_stream *stream = batch->calls[i]->stream;
-    struct weir_bump memory = batch->memory; /* the next answer uses the same */
     struct weir_rls_response response;
     if (batch->results[i]) {
         refuse(front, batch->calls[i], refusal_of(batch->results[i]));
         return;
     }
-    weir_rls_respond(&response, &memory, &front->options, &batch->requests[i],
-                     &batch->decisions[i]);
+    weir_rls_respond(&response, memory, &front->options, &batch->requests[i], &batch->decisions[i]);
     uint8_t *out = weir_grpc_out(front->h2, stream, response.len);
     if (!out) {
         refuse(front, batch->calls[i], refusal_of(WEIR_ERR_NOMEM));
@@ -337,18 +321,27 @@ static void count(const struct front *front, const struct batch *batch)
     weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_OVER_LIMIT, over);
 }
 
+/* alloc: for dynamic metadata, which is off unless an operator wants it. */
+static void answer_all(struct front *front, struct batch *batch)
+{
+    uint8_t *block = front->options.has_metadata ? malloc(WEIR_RLS_METADATA_MEMORY) : NULL;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct weir_bump memory;
+        weir_bump_init(&memory, block, block ? WEIR_RLS_METADATA_MEMORY : 0);
+        answer(front, batch, i, &memory);
+    }
+    free(block);
+}
+
 static void decide_some(struct front *front)
 {
     struct batch batch;
-    uint64_t now_ns = weir_loop_now(front->worker->loop);
-    batch_init(&batch, &front->options);
-    batch_fill(&batch, front, now_ns);
-    weir_check_many(front->worker->session, batch.requests, batch.count, now_ns, batch.decisions,
-                    batch.results);
+    batch_init(&batch);
+    batch_fill(&batch, front, front->now_ns);
+    weir_check_many(front->worker->session, batch.requests, batch.count, front->now_ns,
+                    batch.decisions, batch.results);
     count(front, &batch);
-    for (size_t i = 0; i < batch.count; i++)
-        answer(front, &batch, i);
-    free(batch.large);
+    answer_all(front, &batch);
 }
 
 /* ---- what net tells ---- */
@@ -381,7 +374,8 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
 static int front_feed(void *state, const uint8_t *bytes, size_t len)
 {
     struct front *front = state;
-    int err = weir_h2_feed(front->h2, bytes, len, weir_loop_now(front->worker->loop));
+    front->now_ns = weir_loop_now(front->worker->loop);
+    int err = weir_h2_feed(front->h2, bytes, len, front->now_ns);
     if (!front->is_alive && weir_h2_is_greeted(front->h2)) {
         front->is_alive = true;
         weir_conn_alive(front->conn);
@@ -402,6 +396,7 @@ static void send(void *ctx, const void *bytes, size_t len)
 static int front_turn(void *state)
 {
     struct front *front = state;
+    front->now_ns = weir_loop_now(front->worker->loop);
     while (front->ready.first)
         decide_some(front);
     if (front->watchers.first)

@@ -56,6 +56,9 @@ struct weir_grpc_methods {
     uint32_t count;
 };
 
+/* The headers that we look at, as struct weir_h2_events wants to know. */
+#define WEIR_GRPC_NAME_LENS (1u << 5 | 1u << 7 | 1u << 12 | 1u << 13)
+
 void weir_grpc_begin(struct weir_grpc_call *call);
 void weir_grpc_header(struct weir_grpc_call *call, const struct weir_grpc_methods *methods,
                       struct weir_str name, struct weir_str value, uint64_t now_ns);

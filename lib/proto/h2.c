@@ -189,7 +189,8 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
         go_away(h2, "headers without end");
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     }
-    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST)
+    bool is_wanted = name_len < 64 && (h2->events->name_lens >> name_len & 1) != 0;
+    if (is_wanted && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
         h2->events->header(h2->ctx, s, (struct weir_str){(const char *)name, name_len},
                            (struct weir_str){(const char *)value, value_len});
     return 0;

@@ -74,6 +74,7 @@ struct weir_h2_stream {
 /* What the user is told.  name and value are borrowed for the call. */
 struct weir_h2_events {
     size_t extra_bytes; /* of each stream, for the user */
+    uint64_t name_lens; /* bit n: headers with names of n bytes are wanted; of others no word */
     void (*begin)(void *ctx, struct weir_h2_stream *stream);
     void (*header)(void *ctx, struct weir_h2_stream *stream, struct weir_str name,
                    struct weir_str value);

@@ -25,8 +25,8 @@ struct weir_pb_reader {
 struct weir_pb_field {
     uint32_t number;
     enum weir_pb_type type;
-    uint64_t varint;       /* of that type, else 0 */
-    struct weir_str bytes; /* of that type, else empty */
+    uint64_t varint;       /* set for that type only */
+    struct weir_str bytes; /* the same */
 };
 
 static inline struct weir_pb_reader weir_pb_read(struct weir_str message)
@@ -35,8 +35,11 @@ static inline struct weir_pb_reader weir_pb_read(struct weir_str message)
     return (struct weir_pb_reader){.at = at, .end = at + message.len};
 }
 
+/* Numbers below 128 are nearly all that there are. */
 static inline uint64_t weir_pb_varint(struct weir_pb_reader *r)
 {
+    if (r->at < r->end && *r->at < 0x80)
+        return *r->at++;
     uint64_t number = 0;
     for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
         uint8_t byte = *r->at++;
@@ -56,16 +59,15 @@ static inline bool weir_pb_next(struct weir_pb_reader *r, struct weir_pb_field *
     if (r->at == r->end)
         return false;
     uint64_t tag = weir_pb_varint(r), skip = 0;
-    *field = (struct weir_pb_field){.number = (uint32_t)(tag >> 3), .type = tag & 7};
-    if (tag >> 3 == 0 || tag >> 3 > WEIR_PB_FIELD_MAX)
-        r->is_bad = true;
+    field->number = (uint32_t)(tag >> 3);
+    field->type = tag & 7;
     switch (field->type) {
-    case WEIR_PB_VARINT:
-        field->varint = weir_pb_varint(r);
-        break;
     case WEIR_PB_BYTES:
         skip = weir_pb_varint(r);
         field->bytes = (struct weir_str){.ptr = (const char *)r->at, .len = skip};
+        break;
+    case WEIR_PB_VARINT:
+        field->varint = weir_pb_varint(r);
         break;
     case WEIR_PB_64:
         skip = 8;
@@ -76,7 +78,7 @@ static inline bool weir_pb_next(struct weir_pb_reader *r, struct weir_pb_field *
     default:
         r->is_bad = true;
     }
-    if (skip > (uint64_t)(r->end - r->at))
+    if (skip > (uint64_t)(r->end - r->at) || tag >> 3 == 0 || tag >> 3 > WEIR_PB_FIELD_MAX)
         r->is_bad = true;
     if (r->is_bad)
         return false;

@@ -12,21 +12,10 @@
 
 /* ---- requests ---- */
 
-/* How many fields of messages with this number there are; more than most are not counted. */
-static uint32_t count_messages(struct weir_str message, uint32_t number, uint32_t most)
+static int decode_entry(struct weir_str message, struct weir_entry *to)
 {
     struct weir_pb_reader r = weir_pb_read(message);
-    struct weir_pb_field field;
-    uint32_t count = 0;
-    while (count <= most && weir_pb_next(&r, &field))
-        count += field.number == number && field.type == WEIR_PB_BYTES;
-    return count;
-}
-
-static bool decode_entry(struct weir_str message, struct weir_entry *to)
-{
-    struct weir_pb_reader r = weir_pb_read(message);
-    struct weir_pb_field field;
+    struct weir_pb_field field = {0};
     *to = (struct weir_entry){{"", 0}, {"", 0}};
     while (weir_pb_next(&r, &field)) {
         if (field.type != WEIR_PB_BYTES)
@@ -38,15 +27,15 @@ static bool decode_entry(struct weir_str message, struct weir_entry *to)
         else
             continue;
         if (!weir_utf8_is_valid(field.bytes))
-            return false;
+            return WEIR_ERR_INVALID;
     }
-    return !r.is_bad;
+    return r.is_bad ? WEIR_ERR_INVALID : 0;
 }
 
-static bool decode_override(struct weir_str message, struct weir_override *to)
+static int decode_override(struct weir_str message, struct weir_override *to)
 {
     struct weir_pb_reader r = weir_pb_read(message);
-    struct weir_pb_field field;
+    struct weir_pb_field field = {0};
     while (weir_pb_next(&r, &field)) {
         if (field.type != WEIR_PB_VARINT)
             continue;
@@ -56,72 +45,54 @@ static bool decode_override(struct weir_str message, struct weir_override *to)
         else if (field.number == 2)
             to->unit = number <= WEIR_UNIT_WEEK ? (enum weir_unit)number : WEIR_UNIT_UNKNOWN;
     }
-    return !r.is_bad;
+    return r.is_bad ? WEIR_ERR_INVALID : 0;
 }
 
 /* google.protobuf.UInt64Value */
-static bool decode_wrapped(struct weir_str message, uint64_t *to)
+static int decode_wrapped(struct weir_str message, uint64_t *to)
 {
     struct weir_pb_reader r = weir_pb_read(message);
-    struct weir_pb_field field;
+    struct weir_pb_field field = {0};
     while (weir_pb_next(&r, &field)) {
         if (field.number == 1 && field.type == WEIR_PB_VARINT)
             *to = field.varint;
     }
-    return !r.is_bad;
+    return r.is_bad ? WEIR_ERR_INVALID : 0;
 }
 
-/* What is being decoded into, without the consts that it is seen through later. */
-struct decoding {
-    struct weir_bump *memory;
-    struct weir_descriptor *to;
-    struct weir_entry *entries;
-    struct weir_override *override;
-};
-
-static int decode_message_field(struct decoding *d, const struct weir_pb_field *field)
+static int decode_descriptor_message(struct weir_rls_room *room, struct weir_descriptor *to,
+                                     const struct weir_pb_field *field)
 {
-    bool is_good = true;
+    struct weir_override *override = &room->overrides[to - room->descriptors];
     switch (field->number) {
     case 1:
-        is_good = decode_entry(field->bytes, &d->entries[d->to->entry_count++]);
-        break;
+        if (to->entry_count == WEIR_ENTRIES_MAX)
+            return WEIR_ERR_TOO_LARGE;
+        /* As many as all descriptors together may have: there is always one left. */
+        to->entry_count++;
+        return decode_entry(field->bytes, &room->entries[room->entry_count++]);
     case 2:
-        if (!d->override) {
-            d->override = WEIR_BUMP_ARRAY(d->memory, 1, struct weir_override);
-            if (!d->override)
-                return WEIR_ERR_TOO_LARGE;
-            *d->override = (struct weir_override){0};
-            d->to->override = d->override;
-        }
-        is_good = decode_override(field->bytes, d->override);
-        break;
+        if (!to->override)
+            *override = (struct weir_override){0};
+        to->override = override;
+        return decode_override(field->bytes, override);
     case 3:
-        d->to->has_hits = true;
-        is_good = decode_wrapped(field->bytes, &d->to->hits);
-        break;
+        to->has_hits = true;
+        return decode_wrapped(field->bytes, &to->hits);
     default:
-        break;
+        return 0;
     }
-    return is_good ? 0 : WEIR_ERR_INVALID;
 }
 
-static int decode_descriptor(struct weir_bump *memory, struct weir_str message,
-                             struct weir_descriptor *to)
+static int decode_descriptor(struct weir_rls_room *room, struct weir_str message)
 {
+    struct weir_descriptor *to = &room->descriptors[room->descriptor_count++];
     struct weir_pb_reader r = weir_pb_read(message);
-    struct weir_pb_field field;
-    uint32_t count = count_messages(message, 1, WEIR_ENTRIES_MAX);
-    if (count > WEIR_ENTRIES_MAX)
-        return WEIR_ERR_TOO_LARGE;
-    struct weir_entry *entries = WEIR_BUMP_ARRAY(memory, count, struct weir_entry);
-    if (!entries)
-        return WEIR_ERR_TOO_LARGE;
-    *to = (struct weir_descriptor){.entries = entries};
-    struct decoding d = {.memory = memory, .to = to, .entries = entries};
+    struct weir_pb_field field = {0};
+    *to = (struct weir_descriptor){.entries = &room->entries[room->entry_count]};
     while (weir_pb_next(&r, &field)) {
         if (field.type == WEIR_PB_BYTES) {
-            int err = decode_message_field(&d, &field);
+            int err = decode_descriptor_message(room, to, &field);
             if (err)
                 return err;
         } else if (field.type == WEIR_PB_VARINT && field.number == 4) {
@@ -131,34 +102,43 @@ static int decode_descriptor(struct weir_bump *memory, struct weir_str message,
     return r.is_bad ? WEIR_ERR_INVALID : 0;
 }
 
-int weir_rls_decode(struct weir_bump *memory, struct weir_str message, struct weir_request *out)
+static int decode_request(struct weir_rls_room *room, struct weir_str message,
+                          struct weir_request *to)
 {
     struct weir_pb_reader r = weir_pb_read(message);
-    struct weir_pb_field field;
-    uint32_t count = count_messages(message, 2, WEIR_DESCRIPTORS_MAX), seen = 0;
-    if (count > WEIR_DESCRIPTORS_MAX)
-        return WEIR_ERR_TOO_LARGE;
-    struct weir_descriptor *descriptors = WEIR_BUMP_ARRAY(memory, count, struct weir_descriptor);
-    if (!descriptors)
-        return WEIR_ERR_TOO_LARGE;
-    struct weir_request request = {
-        .domain = {"", 0}, .descriptors = descriptors, .descriptor_count = count};
+    struct weir_pb_field field = {0};
     while (weir_pb_next(&r, &field)) {
         int err = 0;
-        if (field.number == 1 && field.type == WEIR_PB_BYTES) {
-            request.domain = field.bytes;
+        if (field.number == 2 && field.type == WEIR_PB_BYTES) {
+            if (to->descriptor_count == WEIR_DESCRIPTORS_MAX)
+                return WEIR_ERR_TOO_LARGE;
+            if (room->descriptor_count == WEIR_DESCRIPTORS_MAX)
+                return WEIR_ERR_FULL;
+            to->descriptor_count++;
+            err = decode_descriptor(room, field.bytes);
+        } else if (field.number == 1 && field.type == WEIR_PB_BYTES) {
+            to->domain = field.bytes;
             err = weir_utf8_is_valid(field.bytes) ? 0 : WEIR_ERR_INVALID;
-        } else if (field.number == 2 && field.type == WEIR_PB_BYTES) {
-            err = decode_descriptor(memory, field.bytes, &descriptors[seen++]);
         } else if (field.number == 3 && field.type == WEIR_PB_VARINT) {
-            request.hits_addend = (uint32_t)field.varint;
+            to->hits_addend = (uint32_t)field.varint;
         }
         if (err)
             return err;
     }
-    if (r.is_bad)
-        return WEIR_ERR_INVALID;
-    WEIR_ASSERT(seen == count);
+    return r.is_bad ? WEIR_ERR_INVALID : 0;
+}
+
+int weir_rls_decode(struct weir_rls_room *room, struct weir_str message, struct weir_request *out)
+{
+    uint32_t descriptor_count = room->descriptor_count, entry_count = room->entry_count;
+    struct weir_request request = {.domain = {"", 0},
+                                   .descriptors = &room->descriptors[descriptor_count]};
+    int err = decode_request(room, message, &request);
+    if (err) {
+        room->descriptor_count = descriptor_count;
+        room->entry_count = entry_count;
+        return err;
+    }
     *out = request;
     return 0;
 }

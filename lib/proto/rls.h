@@ -23,10 +23,20 @@
 
 #include <weir/weir.h>
 
-/* Enough memory to decode any request within the maxima. */
-#define WEIR_RLS_REQUEST_MEMORY                                                                    \
-    (WEIR_DESCRIPTORS_MAX * (sizeof(struct weir_descriptor) + sizeof(struct weir_override) +       \
-                             WEIR_ENTRIES_MAX * sizeof(struct weir_entry) + 64))
+/* Where requests are decoded to, one behind the other.  An empty one has room for any request within
+ * the maxima.  Large: for a stack that is not deep, and not to be set to zero. */
+struct weir_rls_room {
+    uint32_t descriptor_count, entry_count;
+    struct weir_descriptor descriptors[WEIR_DESCRIPTORS_MAX];
+    struct weir_override overrides[WEIR_DESCRIPTORS_MAX]; /* by descriptor */
+    struct weir_entry entries[WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX];
+};
+
+static inline void weir_rls_room_empty(struct weir_rls_room *room)
+{
+    room->descriptor_count = room->entry_count = 0;
+}
+
 /* For dynamic metadata; where it needs more, it is left out. */
 #define WEIR_RLS_METADATA_MEMORY (4u << 20)
 
@@ -52,9 +62,10 @@ struct weir_rls_response {
     size_t metadata_len;
 };
 
-/* 0; WEIR_ERR_INVALID: not protobuf, or not UTF-8; WEIR_ERR_TOO_LARGE: over a maximum, or, if
- * memory->has_failed, over what memory holds.  out borrows from memory and from message. */
-WEIR_MUST_CHECK int weir_rls_decode(struct weir_bump *memory, struct weir_str message,
+/* 0; WEIR_ERR_INVALID: not protobuf, or not UTF-8; WEIR_ERR_TOO_LARGE: over a maximum;
+ * WEIR_ERR_FULL: not beside the requests that are in the room already, which is as before then.
+ * out borrows from room and from message. */
+WEIR_MUST_CHECK int weir_rls_decode(struct weir_rls_room *room, struct weir_str message,
                                     struct weir_request *out);
 
 /* Prepares the response to a request that was decided, and says how long it is (out->len).

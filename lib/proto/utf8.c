@@ -32,22 +32,41 @@ static size_t sequence_len(const uint8_t *p, size_t left)
     return len;
 }
 
+static uint64_t load(const uint8_t *p, size_t len)
+{
+    uint64_t word = 0;
+    memcpy(&word, p, len);
+    return word;
+}
+
+/* Most texts are, and short ones: so no byte is looked at alone.  Loads overlap at the end. */
+static bool is_ascii(const uint8_t *p, size_t len)
+{
+    if (len >= 8) {
+        uint64_t seen = load(p + len - 8, 8);
+        for (size_t i = 0; i + 8 < len; i += 8)
+            seen |= load(p + i, 8);
+        return (seen & HIGH_BITS) == 0;
+    }
+    if (len >= 4)
+        return ((load(p, 4) | load(p + len - 4, 4)) & HIGH_BITS) == 0;
+    for (size_t i = 0; i < len; i++) {
+        if (p[i] >= 0x80)
+            return false;
+    }
+    return true;
+}
+
 bool weir_utf8_is_valid(struct weir_str text)
 {
-    const uint8_t *p = (const uint8_t *)text.ptr;
-    size_t left = text.len;
-    while (left > 0) {
-        uint64_t eight;
-        if (left >= 8 && (memcpy(&eight, p, 8), (eight & HIGH_BITS) == 0)) {
-            p += 8; /* ASCII, as nearly everything is */
-            left -= 8;
-            continue;
-        }
-        size_t len = sequence_len(p, left);
+    const uint8_t *p = (const uint8_t *)text.ptr, *end = p + text.len;
+    if (is_ascii(p, text.len))
+        return true;
+    while (p < end) {
+        size_t len = sequence_len(p, (size_t)(end - p));
         if (len == 0)
             return false;
         p += len;
-        left -= len;
     }
     return true;
 }

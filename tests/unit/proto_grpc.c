@@ -62,6 +62,7 @@ static void on_close(void *ctx, struct weir_h2_stream *stream)
 
 static const struct weir_h2_events events = {
     .extra_bytes = sizeof(struct weir_grpc_call),
+    .name_lens = WEIR_GRPC_NAME_LENS,
     .begin = on_begin,
     .header = on_header,
     .data = on_data,

@@ -68,6 +68,7 @@ static void on_close(void *ctx, struct weir_h2_stream *stream)
 
 static const struct weir_h2_events events = {
     .extra_bytes = 24,
+    .name_lens = UINT64_MAX,
     .begin = on_begin,
     .header = on_header,
     .data = on_data,

@@ -21,6 +21,7 @@
 
 static _Alignas(16) uint8_t block[WEIR_RLS_METADATA_MEMORY];
 static struct weir_bump memory;
+static struct weir_rls_room room;
 static struct weir_request request;
 
 /* ---- messages, written by hand ---- */
@@ -61,11 +62,15 @@ static int fresh(void **state)
     return 0;
 }
 
+static struct weir_str whole(void)
+{
+    return (struct weir_str){(const char *)message.bytes, message.len};
+}
+
 static int decode(void)
 {
-    weir_bump_init(&memory, block, sizeof(block));
-    return weir_rls_decode(&memory, (struct weir_str){(const char *)message.bytes, message.len},
-                           &request);
+    weir_rls_room_empty(&room);
+    return weir_rls_decode(&room, whole(), &request);
 }
 
 static void assert_str(struct weir_str got, const char *expected)
@@ -180,7 +185,7 @@ static void the_maxima_are_taken_and_one_more_is_not(void **state)
     assert_int_equal(request.descriptor_count, WEIR_DESCRIPTORS_MAX);
     put_bytes(2, "\x0A\6\x0A\1k\x12\1v", 8);
     assert_int_equal(decode(), WEIR_ERR_TOO_LARGE);
-    assert_false(memory.has_failed);
+    assert_int_equal(room.descriptor_count, 0);
 }
 
 static void entries_of_the_maximum_are_taken_and_one_more_is_not(void **state)
@@ -202,24 +207,27 @@ static void a_message_that_unfolds_is_cut_off(void **state)
     while (message.len < sizeof(message.bytes) - 2)
         put("\x12\0", 2); /* half a million descriptors of nothing */
     assert_int_equal(decode(), WEIR_ERR_TOO_LARGE);
-    assert_false(memory.has_failed);
+    assert_int_equal(room.descriptor_count, 0);
 }
 
-static void memory_for_the_maxima_is_enough_and_less_is_said(void **state)
+static void an_empty_room_is_enough_and_a_full_one_says_so(void **state)
 {
     uint8_t entries[8 * WEIR_ENTRIES_MAX + 6];
     (void)state;
     memcpy(entries, "\x12\4\x08\5\x10\3", 6);
     for (int i = 0; i < WEIR_ENTRIES_MAX; i++)
         memcpy(entries + 6 + 8 * i, "\x0A\6\x0A\1k\x12\1v", 8);
-    for (int i = 0; i < WEIR_DESCRIPTORS_MAX; i++)
+    for (int i = 0; i < WEIR_DESCRIPTORS_MAX - 1; i++)
         put_bytes(2, entries, sizeof(entries));
-    struct weir_str whole = {(const char *)message.bytes, message.len};
-    weir_bump_init(&memory, block, WEIR_RLS_REQUEST_MEMORY);
-    assert_int_equal(weir_rls_decode(&memory, whole, &request), 0);
-    weir_bump_init(&memory, block, WEIR_RLS_REQUEST_MEMORY / 2);
-    assert_int_equal(weir_rls_decode(&memory, whole, &request), WEIR_ERR_TOO_LARGE);
-    assert_true(memory.has_failed);
+    assert_int_equal(decode(), 0);
+    message.len = 0;
+    put_bytes(2, entries, sizeof(entries));
+    struct weir_request other;
+    assert_int_equal(weir_rls_decode(&room, whole(), &other), 0);
+    assert_int_equal(weir_rls_decode(&room, whole(), &other), WEIR_ERR_FULL);
+    assert_int_equal(room.entry_count, WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX);
+    assert_str(request.descriptors[62].entries[31].key, "k");
+    assert_int_equal(other.descriptors[0].override->unit, WEIR_UNIT_HOUR);
 }
 
 /* ---- responses ---- */
@@ -353,7 +361,7 @@ static void metadata_of_rules_that_passed_is_merged(void **state)
     for (int i = 0; i < 3; i++)
         statuses[i] = (struct weir_status){.code = i < 2 ? WEIR_CODE_OK : WEIR_CODE_OVER_LIMIT,
                                            .rule = &rules[i]};
-    struct weir_rls_response response; /* into the same memory, beside the request */
+    struct weir_rls_response response;
     weir_rls_respond(&response, &memory, &options, &request, &decision);
     weir_rls_pack(&response, packed);
     size_t len = response.len;
@@ -432,7 +440,7 @@ int main(void)
         CASE(the_maxima_are_taken_and_one_more_is_not),
         CASE(entries_of_the_maximum_are_taken_and_one_more_is_not),
         CASE(a_message_that_unfolds_is_cut_off),
-        CASE(memory_for_the_maxima_is_enough_and_less_is_said),
+        CASE(an_empty_room_is_enough_and_a_full_one_says_so),
         CASE(a_limited_status_has_all_numbers),
         CASE(a_status_without_limit_is_bare_and_unlimited_is_the_most),
         CASE(large_numbers_stop_at_32_bits),
