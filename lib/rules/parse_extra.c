@@ -236,14 +236,36 @@ void weir_parse_over_limit(struct weir_parser *p, const struct weir_field *field
 
 /* ---- counting ---- */
 
-/* {width, depth, bloom_bits} or {error, confidence}. */
+/* What counts where nobody says how well: an error of 1 in 10,000 of all hits, 99 times of 100. */
+#define ERROR_DEFAULT 0.0001
+#define CONFIDENCE_DEFAULT 0.99
+
+static void set_error(struct weir_draft_limit *limit, double error, double confidence)
+{
+    struct weir_approx approx = {0};
+    weir_approx_from_error(&approx, error, confidence);
+    limit->width = approx.width;
+    limit->depth = approx.depth;
+}
+
+static void set_approximate_default(struct weir_draft_limit *limit)
+{
+    limit->bloom_bits = 0;
+    set_error(limit, ERROR_DEFAULT, CONFIDENCE_DEFAULT);
+}
+
+/* {width, depth, bloom_bits} or {error, confidence}; nothing: the default. */
 static void parse_approximate(struct weir_parser *p, const struct weir_yaml *map)
 {
     static const char *const words[] = {"width", "depth",      "bloom_bits",
                                         "error", "confidence", NULL};
     struct weir_draft_limit *limit = p->limit;
-    double share[2] = {0, 0.99};
+    double share[2] = {0, CONFIDENCE_DEFAULT};
     uint32_t bloom_bits = 0;
+    if (!map->first) {
+        set_approximate_default(limit);
+        return;
+    }
     limit->width = 0;
     limit->depth = 4;
     for (const struct weir_yaml *k = map->first; k; k = k->next->next) {
@@ -262,18 +284,14 @@ static void parse_approximate(struct weir_parser *p, const struct weir_yaml *map
             weir_parse_unknown(p, key, words);
     }
     limit->bloom_bits = bloom_bits;
-    if (share[0] > 0 && limit->width == 0) {
-        struct weir_approx approx = {0};
-        weir_approx_from_error(&approx, share[0], share[1]);
-        limit->width = approx.width;
-        limit->depth = approx.depth;
-    }
+    if (share[0] > 0 && limit->width == 0)
+        set_error(limit, share[0], share[1]);
     if (limit->width == 0)
         weir_report_error(p->report, weir_parse_mark(p, map),
                           "approximate counting needs {width, depth} or {error, confidence}");
 }
 
-/* `exact`, or `{approximate: {...}}` with its parameters, or the parameters alone. */
+/* `exact`, `approximate`, `{approximate: {...}}` with its parameters, or the parameters alone. */
 void weir_parse_counting(struct weir_parser *p, const struct weir_field *field,
                          const struct weir_yaml *value)
 {
@@ -292,9 +310,7 @@ void weir_parse_counting(struct weir_parser *p, const struct weir_field *field,
     int word = weir_parse_word(p, field->name, value, words);
     p->limit->width = 0;
     if (word == 1)
-        weir_report_error(p->report, weir_parse_mark(p, value),
-                          "approximate counting needs its size: 'counting: {approximate: {error: "
-                          "0.001, confidence: 0.99}}'");
+        set_approximate_default(p->limit);
 }
 
 /* ---- attributes ---- */

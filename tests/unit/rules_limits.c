@@ -189,12 +189,31 @@ static void approximate_counting_brings_its_size(void **state)
     assert_true(match(rules, "d", "b=x").limits->limit.approx->width >= 100);
     assert_null(match(rules, "d", "c=x").limits->limit.approx);
     weir_rules_free(rules);
-    assert_refused(HEAD "  - {key: a, rate_limit: {unit: day, counting: approximate}}\n", "size");
+    assert_refused(HEAD "  - {key: a, rate_limit: {unit: day, counting: {depth: 5}}}\n", "needs");
     assert_refused(HEAD "  - {key: a, rate_limit: {unit: day, counting: {error: 2}}}\n",
                    "between 0 and 1");
     assert_refused(HEAD "  - {key: a, rate_limit: {unit: day, algorithm: concurrency, counting: "
                         "{width: 8}}}\n",
                    "approximate counting works with");
+}
+
+static void approximate_counting_has_a_default_size(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"approximate", "{approximate: {}}",
+                                       "{approximate: {error: 0.0001, confidence: 0.99}}"};
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        char text[256];
+        snprintf(text, sizeof(text), HEAD "  - {key: a, rate_limit: {unit: day, counting: %s}}\n",
+                 ways[i]);
+        struct weir_rules *rules = loaded(text);
+        const struct weir_approx *approx = match(rules, "d", "a=x").limits->limit.approx;
+        assert_non_null(approx);
+        assert_int_equal(approx->width, 20000); /* 2 / error */
+        assert_int_equal(approx->depth, 7);     /* 2^-7 < 1 - confidence */
+        assert_int_equal(approx->bloom_words, 0);
+        weir_rules_free(rules);
+    }
 }
 
 static uint64_t tag_of(const char *limit)
@@ -282,6 +301,7 @@ int main(void)
         cmocka_unit_test(prefix_tiers_are_counters_of_their_own),
         cmocka_unit_test(overrides_are_other_numbers_for_some_values),
         cmocka_unit_test(approximate_counting_brings_its_size),
+        cmocka_unit_test(approximate_counting_has_a_default_size),
         cmocka_unit_test(identity_outlives_numbers_and_flags),
         cmocka_unit_test(ids_are_paths_or_what_the_rule_says),
         cmocka_unit_test(statistics_are_named_as_envoyproxy_ratelimit_names_them),
