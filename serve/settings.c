@@ -173,7 +173,8 @@ void weir_settings_print(const struct weir_settings *settings, FILE *out)
         if (title != NULL)
             fprintf(out, "%s# %s\n", i > 0 ? "\n" : "", title);
         int used = fprintf(out, "%s: '", table[i].id);
-        for (const char *c = source->text; *c != '\0'; c++)
+        bool is_hidden = table[i].kind == WEIR_SETTING_SECRET && source->text[0] != '\0';
+        for (const char *c = is_hidden ? "(hidden)" : source->text; *c != '\0'; c++)
             used += fprintf(out, *c == '\'' ? "''" : "%c", *c);
         used += fprintf(out, "'");
         fprintf(out, "%*s# %s\n", used < 40 ? 40 - used : 1, "", source->from);

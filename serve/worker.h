@@ -43,6 +43,7 @@ struct weir_worker {
     struct weir_loop *loop;
     struct weir_session *session;
     uint32_t number;
+    uint64_t ids; /* given to connections */
     /* The service's own. */
     bool is_started;
     pthread_t thread;
@@ -52,6 +53,12 @@ struct weir_worker {
 
 /* The worker of the thread that runs this connection's loop. */
 struct weir_worker *weir_worker_of(const struct weir_conn *conn);
+
+/* In the worker's thread only: a number that no other connection has. */
+static inline uint64_t weir_worker_next_id(struct weir_worker *worker)
+{
+    return ++worker->ids << 10 | worker->number;
+}
 
 /* In the worker's thread only. */
 static inline void weir_worker_add(struct weir_worker *worker, enum weir_front front,
