@@ -48,3 +48,9 @@ def test_text_says_what_was_measured():
     assert done.returncode == DONE
     assert "token_bucket, 1,000 keys, 1 thread" in done.stdout and "(floor)" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_fixed_decisions_are_not_timed():
+    done = weir("bench", "--keys", "1000", "--full", "--batch", "16", "--fixed", "100", "--json")
+    assert done.returncode == DONE, done.stderr
+    assert json.loads(done.stdout) == {"decisions": 100}
