@@ -131,7 +131,8 @@ static void on_refuse(void *ctx, int status)
     text[reason.len] = '\n';
     weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
     WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_INFO, "connection closed",
-             WEIR_LOG_TEXT("protocol", "http"), WEIR_LOG_TEXT("peer", weir_conn_peer(front->conn)),
+             WEIR_LOG_TEXT("protocol", "http"),
+             WEIR_LOG_KEY("peer", weir_str_of(weir_conn_peer(front->conn))),
              WEIR_LOG_NUMBER("status", (uint64_t)status), WEIR_LOG_STR("why", reason));
     weir_front_http_say(front, &nothing, status,
                         (struct weir_str){.ptr = text, .len = reason.len + 1});

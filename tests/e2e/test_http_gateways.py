@@ -1,0 +1,210 @@
+"""Real gateways ask /check: nginx by auth_request, Caddy by forward_auth.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import contextlib
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from http_rig import PATIENCE_S, ask, serve
+
+RULES = """\
+domain: api
+descriptors:
+  - key: path
+    value: /login
+    descriptors:
+      - key: remote_address
+        rate_limit: {unit: day, requests_per_unit: 2}
+  - key: method
+    value: POST
+    rate_limit: {unit: day, requests_per_unit: 2}
+"""
+
+NGINX = """\
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log;
+events {{ }}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    upstream weir {{ server 127.0.0.1:{weir}; keepalive 8; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            auth_request /_weir;
+            auth_request_set $limit $upstream_http_x_ratelimit_limit;
+            auth_request_set $remaining $upstream_http_x_ratelimit_remaining;
+            auth_request_set $retry $upstream_http_retry_after;
+            add_header X-Ratelimit-Limit $limit always;
+            add_header X-Ratelimit-Remaining $remaining always;
+            error_page 403 = @limited;
+            proxy_pass http://127.0.0.1:{app};
+        }}
+        location @limited {{
+            add_header X-Ratelimit-Limit $limit always;
+            add_header X-Ratelimit-Remaining $remaining always;
+            add_header Retry-After $retry always;
+            return 429;
+        }}
+        location = /_weir {{
+            internal;
+            proxy_pass http://weir/check?deny_status=403;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_set_header X-Original-URI $request_uri;
+            proxy_set_header X-Original-Method $request_method;
+            proxy_set_header X-Forwarded-For $remote_addr;
+            proxy_set_header X-Forwarded-Uri "";
+        }}
+    }}
+}}
+"""
+
+CADDY = """\
+{{
+    admin off
+    auto_https off
+    storage file_system {folder}/storage
+}}
+http://127.0.0.1:{port} {{
+    forward_auth 127.0.0.1:{weir} {{
+        uri /check
+    }}
+    reverse_proxy 127.0.0.1:{app}
+}}
+"""
+
+
+class App(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", "3")
+        self.end_headers()
+        self.wfile.write(b"app")
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@contextlib.contextmanager
+def app():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), App)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+@contextlib.contextmanager
+def gateway(command, port, folder):
+    env = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               env=env)
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
+            time.sleep(0.02)
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def nginx(tmp_path):
+    program = shutil.which("nginx", path="/usr/sbin:" + os.environ["PATH"])
+    if not program:
+        pytest.skip("no nginx")
+    port, config = free_port(), tmp_path / "nginx.conf"
+    with serve(tmp_path, RULES) as weir, app() as app_port:
+        config.write_text(NGINX.format(folder=tmp_path, port=port, weir=weir.port("http"), app=app_port))
+        with gateway([program, "-p", tmp_path, "-c", config, "-e", tmp_path / "error.log"], port, tmp_path):
+            yield port
+        errors = (tmp_path / "error.log").read_text()
+        assert "[alert]" not in errors and "unexpected" not in errors, errors
+
+
+@pytest.fixture
+def caddy(tmp_path):
+    program = shutil.which("caddy")
+    if not program:
+        pytest.skip("no caddy")
+    port, config = free_port(), tmp_path / "Caddyfile"
+    with serve(tmp_path, RULES) as weir, app() as app_port:
+        config.write_text(CADDY.format(folder=tmp_path, port=port, weir=weir.port("http"), app=app_port))
+        with gateway([program, "run", "--adapter", "caddyfile", "--config", str(config)], port, tmp_path):
+            yield port
+
+
+def test_nginx_limits_by_path_and_says_so(nginx):
+    for left in "1", "0":
+        answer = ask(nginx, "/login?user=ann")
+        assert (answer.status, answer.body) == (200, b"app")
+        assert (answer.headers["X-Ratelimit-Limit"], answer.headers["X-Ratelimit-Remaining"]) == ("2", left)
+    for target in "/login", "//login", "/%6cogin", "/a/../login":
+        answer = ask(nginx, target)
+        assert answer.status == 429 and int(answer.headers["Retry-After"]) >= 1
+        assert answer.headers["X-Ratelimit-Remaining"] == "0"
+    answer = ask(nginx, "/other")
+    assert answer.status == 200 and "X-Ratelimit-Limit" not in answer.headers
+
+
+def test_nginx_tells_the_method(nginx):
+    assert [ask(nginx, "/x", "POST", b"body").status for _ in range(3)] == [200, 200, 429]
+    assert ask(nginx, "/x").status == 200
+
+
+def test_nobody_talks_past_nginx(nginx):
+    """What a client says about its request or its address is not what counts."""
+    for i in range(3):
+        status = ask(nginx, "/login", X_Forwarded_For=f"198.51.100.{i}", X_Forwarded_Uri="/harmless").status
+    assert status == 429
+
+
+def test_caddy_limits_by_path_and_hands_the_refusal_on(caddy):
+    assert [ask(caddy, "/login?user=ann").status for _ in range(2)] == [200, 200]
+    answer = ask(caddy, "/login")
+    assert answer.status == 429 and answer.body == b"Too many requests\n"
+    assert int(answer.headers["Retry-After"]) >= 1 and answer.headers["X-Ratelimit-Remaining"] == "0"
+    assert ask(caddy, "/other").status == 200
+
+
+def test_caddy_tells_the_method(caddy):
+    assert [ask(caddy, "/x", "POST", b"body").status for _ in range(3)] == [200, 200, 429]
+
+
+def test_nobody_talks_past_caddy(caddy):
+    for i in range(3):
+        status = ask(caddy, "/login", X_Forwarded_For=f"198.51.100.{i}", X_Forwarded_Uri="/harmless").status
+    assert status == 429
+    assert ask(caddy, "/login", X_Original_URI="/harmless").status == 400
