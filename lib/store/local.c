@@ -169,6 +169,10 @@ static bool first(struct weir_call *c, const struct weir_home *home)
 static bool again(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
                   union weir_u16b value)
 {
+    /* A limit that needed an extent before it was lowered still has it. */
+    if (__builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0) &&
+        c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER)
+        return weir_wide_apply(c, home, slot, value);
     union weir_u16b next = step_slot(c, home->fp, value);
     bool found_nothing = (c->op == WEIR_OP_RELEASE || c->op == WEIR_OP_RENEW) && !c->did;
     if (c->op == WEIR_OP_LOOK || found_nothing || weir_eq16(next, value)) {
@@ -257,7 +261,7 @@ void weir_local_give(struct weir_table *table, const struct weir_limit *limit, u
 void weir_local_release(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                         uint64_t now_ns, uint64_t hits, uint64_t mark)
 {
-    struct weir_verdict unused;
+    struct weir_verdict unused = {0};
     bool has_marks = limit->algorithm == WEIR_CONCURRENCY || limit->algorithm == WEIR_LEAKY_BUCKET;
     if (!has_marks || mark == 0 || limit->requests == 0)
         return;
@@ -269,7 +273,7 @@ void weir_local_release(struct weir_table *table, const struct weir_limit *limit
 int weir_local_renew(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, uint64_t *mark)
 {
-    struct weir_verdict unused;
+    struct weir_verdict unused = {0};
     if (limit->algorithm != WEIR_CONCURRENCY || limit->requests == 0)
         return WEIR_ERR_NOT_FOUND;
     struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_RENEW, &unused);

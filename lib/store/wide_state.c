@@ -19,6 +19,7 @@ struct wide {
     struct weir_extent *extent;
     uint32_t capacity;
     struct weir_wide_ref ref;
+    uint64_t owner; /* of an extent that we have claimed */
 };
 
 static enum weir_wide flavour_of(const struct weir_limit *limit)
@@ -92,26 +93,28 @@ static union weir_u16b step(struct weir_call *c, const struct wide *w, union wei
 /* A new extent. ---------------------------------------------------------------------------------
  */
 
-static bool claim_extent(struct weir_call *c, uint64_t fp, const union weir_u16b *slot,
-                         struct wide *out)
+static bool claim_extent(struct weir_call *c, uint64_t fp, union weir_u16b *slot, struct wide *out)
 {
-    uint32_t unit = weir_extent_claim(c->table, fp, slot, cells_needed(c->limit), c->now_ns);
+    uint32_t unit =
+        weir_extent_claim(c->table, fp, slot, cells_needed(c->limit), c->now_ns, &out->owner);
     if (unit == WEIR_EXTENT_NONE)
         return false;
     out->extent = weir_extent_at(c->table, unit);
+    if (out->extent == NULL) /* a damaged file */
+        return false;
     out->capacity = weir_extent_capacity(c->table, unit);
     out->ref = (struct weir_wide_ref){
         .unit = unit,
         .flavour = flavour_of(c->limit),
         .buckets = c->limit->buckets > 1 ? c->limit->buckets : 0,
+        .nonce = weir_extent_nonce(out->owner),
     };
     return true;
 }
 
-static void store_control(struct weir_extent *extent, union weir_u16b control)
+static void release_extent(struct weir_call *c, uint64_t fp, const struct wide *w)
 {
-    while (!weir_cas16(&extent->control, weir_load16(&extent->control), control))
-        ;
+    weir_extent_release(c->table, w->ref.unit, fp, w->ref.nonce);
 }
 
 /* The first control word, with what the sketch remembers.  Numbers that may begin anywhere begin
@@ -120,12 +123,10 @@ static void store_control(struct weir_extent *extent, union weir_u16b control)
 static union weir_u16b first_control(struct weir_call *c, const struct wide *w, uint64_t fp,
                                      struct weir_seed_counts seed)
 {
-    uint64_t nonce = weir_mix64(__atomic_load_n(&w->extent->owner, __ATOMIC_RELAXED));
+    uint64_t nonce = weir_mix64(w->owner);
     if (w->ref.flavour == WEIR_WIDE_SUB) {
         uint64_t width_ns = c->limit->window_ns / c->limit->buckets;
         uint32_t used = seed.current < INT32_MAX ? (uint32_t)seed.current : INT32_MAX;
-        for (uint32_t i = 0; i < weir_sub_cells(c->limit); i++) /* no sub-window has this number */
-            __atomic_store_n(&w->extent->cells[i], UINT64_MAX, __ATOMIC_RELAXED);
         struct weir_sub sub = {.index = c->now_ns / width_ns,
                                .base = (uint32_t)nonce,
                                .total = (uint32_t)nonce + used};
@@ -153,15 +154,19 @@ static union weir_u16b slot_value(const struct weir_call *c, uint64_t fp, struct
 }
 
 /* Without an extent: two counters in the slot. */
+static struct weir_slide coarse_of(union weir_u16b value)
+{
+    if (weir_slot_kind(value) != WEIR_KIND_SLIDE)
+        return (struct weir_slide){0};
+    uint64_t body = weir_slot_body(value);
+    return (struct weir_slide){.index = weir_slot_index(value),
+                               .previous = body >> 21,
+                               .current = body & WEIR_SLIDE_INLINE_MAX};
+}
+
 static union weir_u16b step_coarse(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
-    struct weir_slide slide = {0};
-    if (weir_slot_kind(value) == WEIR_KIND_SLIDE) {
-        uint64_t body = weir_slot_body(value);
-        slide = (struct weir_slide){.index = weir_slot_index(value),
-                                    .previous = body >> 21,
-                                    .current = body & WEIR_SLIDE_INLINE_MAX};
-    }
+    struct weir_slide slide = coarse_of(value);
     if (c->op == WEIR_OP_GIVE)
         weir_coarse_give(c->limit, &slide, c->now_ns, c->hits, c->out);
     else
@@ -170,13 +175,13 @@ static union weir_u16b step_coarse(struct weir_call *c, uint64_t fp, union weir_
                           slide.previous << 21 | slide.current);
 }
 
-/* What a coarse slot looks like that starts with these counts. */
+/* What a coarse slot looks like that starts with these counts.  One that does not fit is full, and says
+ * so by its greatest number. */
 static union weir_u16b coarse_seed(const struct weir_call *c, uint64_t fp,
                                    struct weir_seed_counts seed)
 {
-    uint64_t most = WEIR_SLIDE_INLINE_MAX / 2;
-    uint64_t previous = seed.previous < most ? seed.previous : most;
-    uint64_t current = seed.current < most ? seed.current : most;
+    uint64_t previous = seed.previous <= WEIR_COARSE_MAX ? seed.previous : WEIR_SLIDE_INLINE_MAX;
+    uint64_t current = seed.current <= WEIR_COARSE_MAX ? seed.current : WEIR_SLIDE_INLINE_MAX;
     return weir_slot_pack(fp, WEIR_KIND_SLIDE, c->limit->window_class,
                           c->now_ns / c->limit->window_ns, previous << 21 | current);
 }
@@ -209,6 +214,25 @@ static void answer_untraced(struct weir_call *c, uint64_t fp)
     (void)step(c, &w, zero); /* an empty log reads no cell */
 }
 
+/* Writes a state into a new extent, takes the hits, and swaps what the slot held for a link to it. */
+static bool install(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union weir_u16b old,
+                    const struct wide *w, struct weir_seed_counts seed)
+{
+    union weir_u16b control = first_control(c, w, fp, seed);
+    bool is_ours = weir_extent_store_control(w->extent, w->owner, control);
+    if (w->ref.flavour == WEIR_WIDE_SUB) /* no sub-window has this number */
+        for (uint32_t i = 0; is_ours && i < weir_sub_cells(c->limit); i++)
+            is_ours = weir_wide_set_cell(w->extent, i, UINT64_MAX, control);
+    if (!is_ours || !weir_wide_flush(w->extent, w->capacity, w->ref, control))
+        return false;
+    union weir_u16b next = step(c, w, control);
+    if (!weir_cas16(&w->extent->control, control, next) ||
+        !weir_wide_flush(w->extent, w->capacity, w->ref, next))
+        return false;
+    uint64_t index = c->now_ns / c->limit->window_ns;
+    return weir_cas16(slot, old, slot_value(c, fp, w->ref, index));
+}
+
 /* The key has no slot. */
 static bool first(struct weir_call *c, const struct weir_home *home)
 {
@@ -227,44 +251,60 @@ static bool first(struct weir_call *c, const struct weir_home *home)
         union weir_u16b value = step_coarse(c, home->fp, coarse_seed(c, home->fp, seed));
         return weir_cas16(slot, claim, value);
     }
-    union weir_u16b control = first_control(c, &w, home->fp, seed);
-    store_control(w.extent, control);
-    (void)weir_wide_flush(w.extent, w.capacity, w.ref, control);
-    control = step(c, &w, control);
-    store_control(w.extent, control);
-    (void)weir_wide_flush(w.extent, w.capacity, w.ref, control);
-    uint64_t index = c->now_ns / c->limit->window_ns;
-    if (weir_cas16(slot, claim, slot_value(c, home->fp, w.ref, index)))
+    if (install(c, home->fp, slot, claim, &w, seed))
         return true;
-    weir_extent_release(c->table, w.ref.unit, home->fp);
+    release_extent(c, home->fp, &w);
     return false;
 }
 
-/* Copies a frozen state into an extent that is large enough.  The cells keep their order. */
-static void copy_state(const struct wide *from, union weir_u16b frozen, struct wide *to)
+/* A coarse state, or one of before the limit was raised, gets an extent if there is one by now.  Asked
+ * when a window begins, and when the coarse counters are too small: not by every refusal. */
+static bool refine(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union weir_u16b value)
+{
+    struct weir_slide slide = coarse_of(value);
+    (void)weir_slide_open(&slide, c->limit->window_ns, c->now_ns);
+    uint64_t used = slide.previous + slide.current;
+    bool is_known = slide.previous < WEIR_SLIDE_INLINE_MAX && slide.current < WEIR_SLIDE_INLINE_MAX;
+    bool is_new = weir_slot_index(value) < slide.index;
+    bool is_cramped = !c->out->allowed && used + c->hits <= c->limit->requests;
+    struct wide w;
+    if (c->op != WEIR_OP_TAKE || c->hits == 0 || !is_known || !(is_new || is_cramped) ||
+        !claim_extent(c, fp, slot, &w))
+        return false;
+    struct weir_seed_counts seed = {.current = used};
+    if (w.ref.flavour == WEIR_WIDE_SLIDE)
+        seed = (struct weir_seed_counts){.previous = slide.previous, .current = slide.current};
+    if (install(c, fp, slot, value, &w, seed))
+        return true;
+    release_extent(c, fp, &w);
+    return false;
+}
+
+/* Copies a frozen state into an extent that is large enough.  The cells keep their order.  False: the extent
+ * is no longer ours, or the state no longer what it was. */
+static bool copy_state(const struct wide *from, union weir_u16b frozen, const struct wide *to)
 {
     frozen.hi &= ~WEIR_CONTROL_FROZEN;
     union weir_u16b control = frozen;
+    struct weir_log log = weir_wide_unpack_log(frozen, from->capacity);
+    uint32_t cells = from->ref.flavour == WEIR_WIDE_SUB ? from->ref.buckets + 1 : 0;
+    uint32_t first_cell = 0;
     if (from->ref.flavour == WEIR_WIDE_LOG) {
-        struct weir_log log = weir_wide_unpack_log(frozen, from->capacity);
         WEIR_ASSERT(to->capacity > 0);
-        uint32_t len = log.len < to->capacity ? log.len : to->capacity;
-        for (uint32_t rank = 1; rank <= len; rank++) {
-            uint32_t at = (log.head + from->capacity - rank) % from->capacity;
-            uint64_t entry = __atomic_load_n(&from->extent->cells[at], __ATOMIC_ACQUIRE);
-            __atomic_store_n(&to->extent->cells[len - rank], entry, __ATOMIC_RELAXED);
-        }
-        log.len = len;
-        log.head = len % to->capacity;
+        cells = log.len < to->capacity ? log.len : to->capacity;
+        first_cell = log.head + from->capacity - cells;
+        log.len = cells;
+        log.head = cells % to->capacity;
         log.run = 0; /* all of it is in the cells */
         control = weir_wide_pack_log(&log, frozen.lo >> 63);
-    } else if (from->ref.flavour == WEIR_WIDE_SUB) {
-        for (uint32_t i = 0; i <= from->ref.buckets; i++)
-            __atomic_store_n(&to->extent->cells[i],
-                             __atomic_load_n(&from->extent->cells[i], __ATOMIC_ACQUIRE),
-                             __ATOMIC_RELAXED);
     }
-    store_control(to->extent, control);
+    bool is_ours = weir_extent_store_control(to->extent, to->owner, control);
+    for (uint32_t i = 0; is_ours && i < cells; i++) {
+        uint32_t at = (first_cell + i) % from->capacity;
+        uint64_t entry = __atomic_load_n(&from->extent->cells[at], __ATOMIC_ACQUIRE);
+        is_ours = weir_wide_set_cell(to->extent, i, entry, control);
+    }
+    return is_ours;
 }
 
 /* Moves the state to a new extent.  Always "find again": the slot has changed, by us or another. */
@@ -285,11 +325,11 @@ static void move(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union 
             weir_wide_release(c->table, value);
         return;
     }
-    copy_state(from, frozen, &to);
-    if (weir_cas16(slot, value, slot_value(c, fp, to.ref, weir_slot_index(value))))
+    if (copy_state(from, frozen, &to) &&
+        weir_cas16(slot, value, slot_value(c, fp, to.ref, weir_slot_index(value))))
         weir_wide_release(c->table, value);
     else
-        weir_extent_release(c->table, to.ref.unit, fp);
+        release_extent(c, fp, &to);
 }
 
 /* The slot points to an extent that is not the key's: its maker was taken for dead.  Nothing was
@@ -320,13 +360,14 @@ static bool again(struct weir_call *c, const struct weir_home *home, union weir_
 {
     struct wide w = {.ref = weir_wide_unpack_ref(weir_slot_body(value))};
     union weir_u16b control;
-    if (!weir_wide_read(c->table, value, &w.extent, &control)) {
+    bool is_alike = w.ref.flavour == flavour_of(c->limit) &&
+                    (w.ref.flavour != WEIR_WIDE_SUB || w.ref.buckets == c->limit->buckets);
+    if (!is_alike || !weir_wide_read(c->table, value, &w.extent, &control)) {
         forget(slot, value);
         return false;
     }
     w.capacity = weir_extent_capacity(c->table, w.ref.unit);
-    if ((control.hi & WEIR_CONTROL_FROZEN) || w.capacity < cells_needed(c->limit) ||
-        w.ref.flavour != flavour_of(c->limit)) {
+    if ((control.hi & WEIR_CONTROL_FROZEN) || w.capacity < cells_needed(c->limit)) {
         move(c, home->fp, slot, value, &w);
         return false;
     }
@@ -349,6 +390,8 @@ bool weir_wide_apply(struct weir_call *c, const struct weir_home *home, union we
     if (weir_slot_kind(value) == WEIR_KIND_WIDE)
         return again(c, home, slot, value);
     union weir_u16b next = step_coarse(c, home->fp, value);
+    if (refine(c, home->fp, slot, value))
+        return true;
     if (c->op == WEIR_OP_LOOK || weir_eq16(next, value))
         return weir_eq16(weir_peek16(slot), value);
     return weir_cas16(slot, value, next);

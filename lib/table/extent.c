@@ -36,14 +36,15 @@ static bool take_chunk(struct weir_table *table, uint64_t chunk, uint32_t class)
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Takes `count` chunks in a row from `first` on; gives back what it got if one is taken. */
+/* Takes `count` chunks in a row from `first` on; gives back what it got if one is taken.  The first comes last:
+ * as soon as it has its class, others may claim the object that begins there. */
 static bool take_run(struct weir_table *table, uint64_t first, uint64_t count, uint32_t class,
                      uint32_t rest)
 {
-    for (uint64_t i = 0; i < count; i++) {
+    for (uint64_t i = count; i-- > 0;) {
         if (take_chunk(table, first + i, i == 0 ? class : rest))
             continue;
-        while (i-- > 0)
+        while (++i < count)
             __atomic_store_n(&table->chunk_class[first + i], 0, __ATOMIC_RELEASE);
         return false;
     }
@@ -105,41 +106,49 @@ uint32_t weir_extent_capacity(const struct weir_table *table, uint32_t unit)
     return cells < WEIR_EXTENT_CELLS_MAX ? (uint32_t)cells : WEIR_EXTENT_CELLS_MAX;
 }
 
-/* Its process died between claiming and linking, or between unlinking and giving back. */
-static bool is_orphan(const struct weir_table *table, const struct weir_extent *extent,
-                      uint64_t unit, uint64_t now_s)
+/* Whether its process died between claiming and linking, or between unlinking and giving back.  It may
+ * as well be asleep; so a claim of the key that it might still swap for a link is taken from under it first. */
+static bool is_orphan(struct weir_table *table, union weir_u16b whose, uint64_t now_s)
 {
-    uint64_t owner = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
-    uint64_t home = __atomic_load_n(&extent->home, __ATOMIC_ACQUIRE);
-    uint64_t age_s = (now_s - home) & 0xffffff;
-    uint64_t slot = home >> 24;
+    uint64_t age_s = (now_s - whose.hi) & 0xffffff;
+    uint64_t slot = whose.hi >> 24, fp = whose.lo >> WEIR_FP_SHIFT;
     if (age_s < LINK_PATIENCE_S || slot >= table->bucket_count * WEIR_BUCKET_SLOTS)
         return false;
-    union weir_u16b value =
-        weir_peek16(&table->buckets[slot / WEIR_BUCKET_SLOTS].slot[slot % WEIR_BUCKET_SLOTS]);
-    bool is_linked = weir_slot_kind(value) == WEIR_KIND_WIDE &&
-                     weir_slot_fp(value) == owner >> WEIR_FP_SHIFT &&
-                     (weir_slot_body(value) & 0xffffff) == unit;
-    return !is_linked;
+    union weir_u16b *at = &table->buckets[slot / WEIR_BUCKET_SLOTS].slot[slot % WEIR_BUCKET_SLOTS];
+    union weir_u16b value = weir_load16(at);
+    if (weir_slot_fp(value) != fp)
+        return true;
+    if (weir_slot_kind(value) == WEIR_KIND_CLAIM)
+        return weir_cas16(at, value, (union weir_u16b){.lo = 0, .hi = 0});
+    /* Linked; or its key lives elsewhere, and a sleeper might still move it here. */
+    return weir_slot_kind(value) != WEIR_KIND_WIDE;
 }
 
-static bool claim_object(struct weir_table *table, uint64_t unit, uint64_t owner, uint64_t home,
+static bool claim_object(struct weir_table *table, uint64_t unit, union weir_u16b whose,
                          uint64_t now_s, bool steal)
 {
     struct weir_extent *extent = at_unit(table, unit);
-    uint64_t seen = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
-    if (seen != 0 && !(steal && is_orphan(table, extent, unit, now_s)))
+    union weir_u16b seen = weir_peek16(&extent->whose);
+    if (seen.lo != 0 && !(steal && is_orphan(table, seen, now_s)))
         return false;
-    if (!__atomic_compare_exchange_n(&extent->owner, &seen, owner, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED))
-        return false;
-    __atomic_store_n(&extent->home, home, __ATOMIC_RELEASE);
+    return weir_cas16(&extent->whose, seen, whose);
+}
+
+bool weir_extent_store_control(struct weir_extent *extent, uint64_t owner, union weir_u16b control)
+{
+    union weir_u16b seen;
+    do {
+        seen = weir_load16(&extent->control);
+        /* After the control word: who took the extent from us swaps that, too, or overwrites ours. */
+        if (__atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE) != owner)
+            return false;
+    } while (!weir_cas16(&extent->control, seen, control));
     return true;
 }
 
 /* Tries objects of a size, from where the last one was found, but not so many that a decision
  * would be felt: with the region nearly full the state is counted coarsely instead. */
-static uint32_t claim_among(struct weir_table *table, uint64_t units, uint64_t owner, uint64_t home,
+static uint32_t claim_among(struct weir_table *table, uint64_t units, union weir_u16b whose,
                             uint64_t now_s, bool steal)
 {
     uint64_t start = __atomic_load_n(&table->extent_hint, __ATOMIC_RELAXED);
@@ -151,12 +160,12 @@ static uint32_t claim_among(struct weir_table *table, uint64_t units, uint64_t o
             continue;
         for (uint64_t i = 0; i < objects; i++) {
             uint64_t unit = chunk * UNITS_PER_CHUNK + (start + i) % objects * units;
-            if (claim_object(table, unit, owner, home, now_s, steal)) {
+            if (claim_object(table, unit, whose, now_s, steal)) {
                 __atomic_store_n(&table->extent_hint, chunk, __ATOMIC_RELAXED);
                 return (uint32_t)unit;
             }
             if (--tries == 0) {
-                __atomic_store_n(&table->extent_hint, weir_mix64(owner), __ATOMIC_RELAXED);
+                __atomic_store_n(&table->extent_hint, weir_mix64(whose.lo), __ATOMIC_RELAXED);
                 return WEIR_EXTENT_NONE;
             }
         }
@@ -164,36 +173,38 @@ static uint32_t claim_among(struct weir_table *table, uint64_t units, uint64_t o
     return WEIR_EXTENT_NONE;
 }
 
-uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, const union weir_u16b *home_slot,
-                           uint32_t cells, uint64_t now_ns)
+uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, union weir_u16b *home,
+                           uint32_t cells, uint64_t now_ns, uint64_t *owner)
 {
     if (table->extent_chunks == 0)
         return WEIR_EXTENT_NONE;
     uint64_t units = units_for(cells);
     uint64_t now_s = now_ns / WEIR_NS_PER_S;
     uint64_t count = __atomic_add_fetch(&table->claims, 1, __ATOMIC_RELAXED);
-    uint64_t owner =
-        fp << WEIR_FP_SHIFT | (weir_mix64(table->nonce ^ count) & NONCE_MASK) | 1; /* never 0 */
-    uint64_t slot = (uint64_t)(home_slot - &table->buckets[0].slot[0]);
-    uint64_t home = slot << 24 | (now_s & 0xffffff);
-    uint32_t unit = claim_among(table, units, owner, home, now_s, false);
+    uint64_t slot = (uint64_t)(home - &table->buckets[0].slot[0]);
+    union weir_u16b whose = {
+        .lo =
+            fp << WEIR_FP_SHIFT | (weir_mix64(table->nonce ^ count) & NONCE_MASK) | 1, /* never 0 */
+        .hi = slot << 24 | (now_s & 0xffffff),
+    };
+    *owner = whose.lo;
+    uint32_t unit = claim_among(table, units, whose, now_s, false);
     if (unit != WEIR_EXTENT_NONE)
         return unit;
     uint64_t chunks = (units + UNITS_PER_CHUNK - 1) / UNITS_PER_CHUNK;
     uint64_t chunk = claim_run(table, chunks, (uint32_t)units, CHUNK_CONTINUES);
-    if (chunk != UINT64_MAX &&
-        claim_object(table, chunk * UNITS_PER_CHUNK, owner, home, now_s, false))
+    if (chunk != UINT64_MAX && claim_object(table, chunk * UNITS_PER_CHUNK, whose, now_s, false))
         return (uint32_t)(chunk * UNITS_PER_CHUNK);
-    return claim_among(table, units, owner, home, now_s, true);
+    return claim_among(table, units, whose, now_s, true);
 }
 
-void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp)
+void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp, uint32_t nonce)
 {
     struct weir_extent *extent = weir_extent_at(table, unit);
     if (extent == NULL)
         return;
     uint64_t seen = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
-    if (seen >> WEIR_FP_SHIFT == fp)
+    if (seen >> WEIR_FP_SHIFT == fp && weir_extent_nonce(seen) == nonce)
         (void)__atomic_compare_exchange_n(&extent->owner, &seen, 0, false, __ATOMIC_ACQ_REL,
                                           __ATOMIC_RELAXED);
 }

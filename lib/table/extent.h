@@ -21,8 +21,13 @@
 
 struct weir_extent {
     union weir_u16b control;
-    uint64_t owner; /* fingerprint << 22 | nonce; 0: free */
-    uint64_t home;  /* number of the slot << 24 | second of the claim, low 24 bits */
+    union {
+        struct {
+            uint64_t owner; /* fingerprint << 22 | nonce; 0: free */
+            uint64_t home;  /* number of the slot << 24 | second of the claim, low 24 bits */
+        };
+        union weir_u16b whose; /* both: claimed as one, so that no new owner has an old home */
+    };
     uint64_t cells[];
 };
 static_assert(sizeof(struct weir_extent) == 32, "header of an extent");
@@ -33,19 +38,32 @@ static_assert(WEIR_CHUNK_BYTES == WEIR_TABLE_GRAIN, "what table.h promises");
 #define WEIR_CONTROL_FROZEN (UINT64_C(1) << 63)
 
 /* Claims an extent with at least `cells` cells for a key; the number of its first unit, or
- * WEIR_EXTENT_NONE.  Its control is whatever the caller stores before it links the extent. */
-uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, const union weir_u16b *home,
-                           uint32_t cells, uint64_t now_ns);
-/* Gives it back; harmless if it is another's by now. */
-void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp);
+ * WEIR_EXTENT_NONE.  *owner is what the extent then names.  Its control is whatever the caller stores
+ * before it links the extent: by weir_extent_store_control(), because a caller that slept for long may
+ * have been taken for dead. */
+uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, union weir_u16b *home,
+                           uint32_t cells, uint64_t now_ns, uint64_t *owner);
+/* False: the extent is no longer ours. */
+bool weir_extent_store_control(struct weir_extent *extent, uint64_t owner, union weir_u16b control);
+/* Gives it back; harmless if it is another's by now, or the same key's once more. */
+void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp, uint32_t nonce);
+
+/* The part of an owner's nonce that a slot repeats, so that what it points to can be told from a later
+ * extent of the same key in the same place. */
+#define WEIR_EXTENT_NONCE_BITS 9
+static inline uint32_t weir_extent_nonce(uint64_t owner)
+{
+    return (uint32_t)(owner >> 1) & ((1u << WEIR_EXTENT_NONCE_BITS) - 1);
+}
 
 /* The extent at a unit, or NULL where no extent can be. */
 struct weir_extent *weir_extent_at(const struct weir_table *table, uint32_t unit);
 uint32_t weir_extent_capacity(const struct weir_table *table, uint32_t unit);
 
-static inline bool weir_extent_is_of(const struct weir_extent *extent, uint64_t fp)
+static inline bool weir_extent_is_of(const struct weir_extent *extent, uint64_t fp, uint32_t nonce)
 {
-    return __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE) >> WEIR_FP_SHIFT == fp;
+    uint64_t owner = __atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE);
+    return owner >> WEIR_FP_SHIFT == fp && weir_extent_nonce(owner) == nonce;
 }
 
 /* Whole chunks for a sketch, for good: the offset from the start of the extents, or UINT64_MAX. */

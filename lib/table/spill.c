@@ -199,12 +199,19 @@ static void spill_leases(struct weir_table *table, union weir_u16b slot, uint64_
     weir_spill_window(table, name_of(slot, index, 2), held, now_ns);
 }
 
+/* At its maximum a counter means that or more. */
+static uint64_t slide_count(uint64_t count)
+{
+    return count < WEIR_SLIDE_INLINE_MAX ? count : COUNT_MAX;
+}
+
 static void spill_slide(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)
 {
     uint64_t index = weir_slot_index(slot), body = weir_slot_body(slot);
-    weir_spill_window(table, name_of(slot, index, 2), body & WEIR_SLIDE_INLINE_MAX, now_ns);
+    uint64_t current = slide_count(body & WEIR_SLIDE_INLINE_MAX);
+    weir_spill_window(table, name_of(slot, index, 2), current, now_ns);
     if (index > 0)
-        weir_spill_window(table, name_of(slot, index - 1, 2), body >> 21, now_ns);
+        weir_spill_window(table, name_of(slot, index - 1, 2), slide_count(body >> 21), now_ns);
 }
 
 void weir_spill_slot(struct weir_table *table, union weir_u16b slot, uint64_t now_ns)

@@ -66,8 +66,8 @@ struct weir_slide weir_wide_unpack_slide(union weir_u16b control)
 /* Sets one cell, but only while the control word is what the value was made from.  A helper that
  * sleeps between the check and the swap does no harm: entries never go back in time, so the swap
  * succeeds late only where it changes nothing. */
-static bool set_cell(struct weir_extent *extent, uint32_t at, uint64_t value,
-                     union weir_u16b control)
+bool weir_wide_set_cell(struct weir_extent *extent, uint32_t at, uint64_t value,
+                        union weir_u16b control)
 {
     uint64_t seen = __atomic_load_n(&extent->cells[at], __ATOMIC_ACQUIRE);
     while (seen != value) {
@@ -86,9 +86,7 @@ bool weir_wide_flush(struct weir_extent *extent, uint32_t capacity, struct weir_
     if (ref.flavour == WEIR_WIDE_SUB) {
         struct weir_sub sub = weir_wide_unpack_sub(control);
         uint32_t at = (uint32_t)(sub.index % (ref.buckets + 1));
-        if (at >= capacity)
-            return false;
-        return set_cell(extent, at, weir_sub_cell(&sub), control);
+        return weir_wide_set_cell(extent, at, weir_sub_cell(&sub), control);
     }
     if (ref.flavour != WEIR_WIDE_LOG)
         return true;
@@ -96,10 +94,24 @@ bool weir_wide_flush(struct weir_extent *extent, uint32_t capacity, struct weir_
     uint32_t at = log.head;
     for (uint32_t rank = 1; rank <= log.run; rank++) {
         at = at == 0 ? capacity - 1 : at - 1;
-        if (!set_cell(extent, at, log.last_ns, control))
+        if (!weir_wide_set_cell(extent, at, log.last_ns, control))
             return false;
     }
     return true;
+}
+
+/* Whether the cells of such a state lie within its extent. */
+static bool is_sound(struct weir_wide_ref ref, uint32_t capacity)
+{
+    switch (ref.flavour) {
+    case WEIR_WIDE_LOG:
+        return capacity > 0;
+    case WEIR_WIDE_SUB:
+        return ref.buckets > 1 && ref.buckets <= WEIR_BUCKETS_MAX && ref.buckets < capacity;
+    case WEIR_WIDE_SLIDE:
+        return true;
+    }
+    return false;
 }
 
 bool weir_wide_read(const struct weir_table *table, union weir_u16b slot,
@@ -107,11 +119,11 @@ bool weir_wide_read(const struct weir_table *table, union weir_u16b slot,
 {
     struct weir_wide_ref ref = weir_wide_unpack_ref(weir_slot_body(slot));
     *extent = weir_extent_at(table, ref.unit);
-    if (*extent == NULL)
+    if (*extent == NULL || !is_sound(ref, weir_extent_capacity(table, ref.unit)))
         return false;
     *control = weir_load16(&(*extent)->control);
     /* After the control word: an extent changes hands before its control word is made anew. */
-    return weir_extent_is_of(*extent, weir_slot_fp(slot));
+    return weir_extent_is_of(*extent, weir_slot_fp(slot), ref.nonce);
 }
 
 bool weir_wide_freeze(const struct weir_table *table, union weir_u16b slot,
@@ -159,7 +171,7 @@ void weir_wide_charge(struct weir_table *to, const struct weir_table *from, unio
         struct weir_log log = weir_wide_unpack_log(control, capacity);
         struct weir_log_ring ring = {.cells = extent->cells, .capacity = capacity};
         count = weir_sliding_log_live(&limit, &log, &ring, now_ns);
-    } else if (ref.buckets > 1 && ref.buckets < capacity) {
+    } else {
         struct weir_sub sub = weir_wide_unpack_sub(control);
         count = weir_sub_windows_used(&limit, &sub, extent->cells, now_ns);
     }
@@ -184,5 +196,5 @@ bool weir_wide_evict(struct weir_table *table, union weir_u16b slot, uint64_t no
 void weir_wide_release(struct weir_table *table, union weir_u16b slot)
 {
     struct weir_wide_ref ref = weir_wide_unpack_ref(weir_slot_body(slot));
-    weir_extent_release(table, ref.unit, weir_slot_fp(slot));
+    weir_extent_release(table, ref.unit, weir_slot_fp(slot), ref.nonce);
 }

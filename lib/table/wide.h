@@ -6,7 +6,7 @@
  *
  * The slot of a wide state says where it is and how to read it without its rule:
  *
- *     body = buckets 7 << 26 | flavour 2 << 24 | extent 24
+ *     body = nonce 9 << 33 | buckets 7 << 26 | flavour 2 << 24 | extent 24
  *
  * Threads: any number.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TABLE_WIDE_H
@@ -30,18 +30,21 @@ struct weir_wide_ref {
     uint32_t unit;
     enum weir_wide flavour;
     uint32_t buckets;
+    uint32_t nonce; /* of the extent's owner */
 };
 
 static inline uint64_t weir_wide_pack_ref(struct weir_wide_ref ref)
 {
-    return (uint64_t)ref.buckets << 26 | (uint64_t)ref.flavour << 24 | ref.unit;
+    return (uint64_t)ref.nonce << 33 | (uint64_t)ref.buckets << 26 | (uint64_t)ref.flavour << 24 |
+           ref.unit;
 }
 
 static inline struct weir_wide_ref weir_wide_unpack_ref(uint64_t body)
 {
     return (struct weir_wide_ref){.unit = (uint32_t)(body & 0xffffff),
                                   .flavour = (enum weir_wide)(body >> 24 & 3),
-                                  .buckets = (uint32_t)(body >> 26 & 127)};
+                                  .buckets = (uint32_t)(body >> 26 & 127),
+                                  .nonce = (uint32_t)(body >> 33)};
 }
 
 union weir_u16b weir_wide_pack_log(const struct weir_log *log, uint64_t nonce);
@@ -57,7 +60,12 @@ struct weir_slide weir_wide_unpack_slide(union weir_u16b control);
 bool weir_wide_flush(struct weir_extent *extent, uint32_t capacity, struct weir_wide_ref ref,
                      union weir_u16b control);
 
-/* The control word, read as one, if the extent is (still) the key's; false otherwise. */
+/* Sets one cell, while the control word is still the one that the value belongs to. */
+bool weir_wide_set_cell(struct weir_extent *extent, uint32_t at, uint64_t value,
+                        union weir_u16b control);
+
+/* The control word, read as one, if the extent is (still) the key's; false otherwise, and where the
+ * slot is damaged so that its cells would lie elsewhere. */
 bool weir_wide_read(const struct weir_table *table, union weir_u16b slot,
                     struct weir_extent **extent, union weir_u16b *control);
 
