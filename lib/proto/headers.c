@@ -77,10 +77,27 @@ static uint64_t whole_s(uint64_t ns)
     return ns / NS_PER_S + (ns % NS_PER_S != 0);
 }
 
+static uint64_t unit_s(enum weir_unit unit)
+{
+    static const uint32_t seconds[] = {
+        [WEIR_UNIT_SECOND] = 1,    [WEIR_UNIT_MINUTE] = 60,     [WEIR_UNIT_HOUR] = 3600,
+        [WEIR_UNIT_DAY] = 86400,   [WEIR_UNIT_MONTH] = 2592000, [WEIR_UNIT_YEAR] = 31536000,
+        [WEIR_UNIT_WEEK] = 604800,
+    };
+    return (size_t)unit < sizeof(seconds) / sizeof(seconds[0]) ? seconds[unit] : 0;
+}
+
+/* Zero where it is not known. */
+static uint64_t window_s(const struct weir_status *s)
+{
+    return unit_s(s->unit) * (s->rule ? s->rule->unit_multiplier : 1);
+}
+
 static uint64_t wait_s(const struct weir_status *s)
 {
-    uint64_t wait =
-        whole_s(s->retry_after_ns == WEIR_NEVER ? s->reset_after_ns : s->retry_after_ns);
+    uint64_t wait = whole_s(s->retry_after_ns);
+    if (s->retry_after_ns == WEIR_NEVER)
+        wait = s->reset_after_ns > 0 ? whole_s(s->reset_after_ns) : window_s(s);
     return wait > 0 ? wait : 1;
 }
 
@@ -130,16 +147,6 @@ static void put_sf_integer(struct weir_text *to, uint64_t number)
     weir_text_put_number(to, number < SF_INTEGER_MAX ? number : SF_INTEGER_MAX);
 }
 
-static uint64_t unit_s(enum weir_unit unit)
-{
-    static const uint32_t seconds[] = {
-        [WEIR_UNIT_SECOND] = 1,    [WEIR_UNIT_MINUTE] = 60,     [WEIR_UNIT_HOUR] = 3600,
-        [WEIR_UNIT_DAY] = 86400,   [WEIR_UNIT_MONTH] = 2592000, [WEIR_UNIT_YEAR] = 31536000,
-        [WEIR_UNIT_WEEK] = 604800,
-    };
-    return (size_t)unit < sizeof(seconds) / sizeof(seconds[0]) ? seconds[unit] : 0;
-}
-
 static void put_policy(struct weir_text *to, const struct weir_status *s)
 {
     put_sf_string(to, name_of(s));
@@ -152,10 +159,9 @@ static void put_policy(struct weir_text *to, const struct weir_status *s)
     /* The window is known of a rule's first limit only, and of a bucket whose size is another
      * number it would be a lie: w may be left out. */
     bool is_sure = !s->rule || s->rule->requests_per_unit == s->limit;
-    uint64_t window_s = unit_s(s->unit) * (s->rule ? s->rule->unit_multiplier : 1);
-    if (is_sure && window_s > 0) {
+    if (is_sure && window_s(s) > 0) {
         WEIR_TEXT_PUT(to, ";w=");
-        put_sf_integer(to, window_s);
+        put_sf_integer(to, window_s(s));
     }
 }
 

@@ -10,7 +10,7 @@
  * Cache-Control: no-store goes with every refusal (RFC 6585, 4).  Dialects can be combined, but for
  * the two that mean different things by one name.  Seconds are whole and rounded up, and who is
  * refused waits at least one.  Where waiting does not help, because the request asks for more than
- * the limit holds, the time until the limit is unused again is told.
+ * the limit holds, the time until the limit is unused again is told, or a whole window.
  *
  * Of several limits the tightest is in the X-Ratelimit headers: of those that refuse the one with
  * the longest wait, else the one with the least left.  The IETF pair has all of them, the tightest

@@ -91,6 +91,15 @@ static void waits_are_whole_seconds_rounded_up_and_at_least_one(void **state)
     }
 }
 
+static void who_is_never_let_in_is_told_to_wait_a_window(void **state)
+{
+    (void)state;
+    struct weir_status s = refused(WEIR_NEVER);
+    s.reset_after_ns = 0;
+    assert_non_null(strstr(written(WEIR_DIALECT_LEGACY, &s, 1, WEIR_CODE_OVER_LIMIT),
+                           "\r\nRetry-After: 86400\r\n"));
+}
+
 static void the_tightest_limit_speaks(void **state)
 {
     (void)state;
@@ -216,6 +225,7 @@ int main(void)
         cmocka_unit_test(an_allowed_request_is_told_limit_and_remaining),
         cmocka_unit_test(a_refused_request_is_told_when_to_come_again),
         cmocka_unit_test(waits_are_whole_seconds_rounded_up_and_at_least_one),
+        cmocka_unit_test(who_is_never_let_in_is_told_to_wait_a_window),
         cmocka_unit_test(the_tightest_limit_speaks),
         cmocka_unit_test(what_is_in_shadow_is_not_told),
         cmocka_unit_test(without_a_limit_there_is_nothing_to_tell),
