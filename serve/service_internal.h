@@ -28,7 +28,7 @@ struct weir_service {
     struct weir_notify notify;
     struct weir_http_options http;
     int signal_fd, done_fd;
-    bool is_started; /* errors go to the log; before, as plain lines */
+    bool is_started;       /* errors go to the log; before, as plain lines */
     bool has_heard_errors; /* of the engine */
     _Atomic bool is_going_down;
     _Atomic bool has_rules;

@@ -96,17 +96,21 @@ static int bind_tcp(const struct addrinfo *ai, bool is_shared)
 /* What getsockname() says, as HOST:PORT; NULL where memory lacks. */
 static char *name_of(int fd)
 {
-    struct sockaddr_storage at = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_storage all;
+    } at;
     socklen_t len = sizeof(at);
     char host[INET6_ADDRSTRLEN];
     char *text = NULL;
-    if (getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+    memset(&at, 0, sizeof(at));
+    if (getsockname(fd, &at.any, &len) != 0)
         return NULL;
-    bool is_v6 = at.ss_family == AF_INET6;
-    in_port_t port =
-        is_v6 ? ((struct sockaddr_in6 *)&at)->sin6_port : ((struct sockaddr_in *)&at)->sin_port;
-    weir_address_peer(&at, host, sizeof(host));
-    is_v6 = strchr(host, ':') != NULL;
+    in_port_t port = at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port;
+    weir_address_peer(&at.all, host, sizeof(host));
+    bool is_v6 = strchr(host, ':') != NULL; /* and not an IPv4 address inside one */
     if (asprintf(&text, is_v6 ? "[%s]:%u" : "%s:%u", host, (unsigned)ntohs(port)) < 0)
         return NULL;
     return text;
