@@ -1,0 +1,47 @@
+"""gRPC's health checks.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import signal
+
+import grpc
+
+from rls_wire import HEALTH_CHECK, NOT_SERVING, SERVICE_UNKNOWN, SERVING, Client, bytes_field
+from service import Service
+
+RULES = "domain: t\ndescriptors: []\n"
+
+
+def test_check_knows_two_services(tmp_path):                                            # 62
+    with Service(tmp_path, RULES) as weir, Client(weir.address("grpc")) as client:
+        assert client.health("ratelimit") == SERVING
+        assert client.health("") == SERVING
+        assert client.refusal(bytes_field(1, "other"), HEALTH_CHECK) == (grpc.StatusCode.NOT_FOUND, "unknown service")
+        assert client.refusal(bytes_field(1, "x" * 9000), HEALTH_CHECK)[0] == grpc.StatusCode.NOT_FOUND
+        assert client.refusal(b"\x0a\x09short", HEALTH_CHECK)[0] == grpc.StatusCode.INTERNAL
+
+
+def test_watch_tells_at_once_and_stays_open(tmp_path):
+    with Service(tmp_path, RULES) as weir, Client(weir.address("grpc")) as client:
+        watches = {name: client.watch(name) for name in ("ratelimit", "", "other")}
+        assert {name: next(watch) for name, watch in watches.items()} == {
+            "ratelimit": SERVING, "": SERVING, "other": SERVICE_UNKNOWN}
+        assert client.health("ratelimit") == SERVING        # beside them
+        for watch in watches.values():
+            watch.cancel()
+        again = client.watch("ratelimit")
+        assert next(again) == SERVING
+        again.cancel()
+
+
+def test_watch_tells_when_the_service_goes_down(tmp_path):
+    with Service(tmp_path, RULES) as weir, Client(weir.address("grpc")) as client:
+        watch = client.watch("ratelimit")
+        assert next(watch) == SERVING
+        weir.signal(signal.SIGTERM)
+        seen = []
+        try:
+            seen.extend(watch)
+        except grpc.RpcError as error:
+            assert error.code() == grpc.StatusCode.UNAVAILABLE
+        assert seen == [NOT_SERVING]
