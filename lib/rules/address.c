@@ -52,11 +52,24 @@ struct weir_address weir_address_cut(struct weir_address address, unsigned ipv4,
     return weir_address_mask(address, weir_address_is_ipv4(address) ? 96 + ipv4 : ipv6);
 }
 
+/* By hand: inet_ntop() goes through printf, and front ends do this for every request. */
+static void print_ipv4(char *out, uint32_t bits)
+{
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        unsigned byte = bits >> shift & 255;
+        if (byte >= 100)
+            *out++ = (char)('0' + byte / 100);
+        if (byte >= 10)
+            *out++ = (char)('0' + byte / 10 % 10);
+        *out++ = (char)('0' + byte % 10);
+        *out++ = shift > 0 ? '.' : '\0';
+    }
+}
+
 size_t weir_address_print(char out[WEIR_ADDRESS_TEXT_MAX], struct weir_address address, int prefix)
 {
     if (weir_address_is_ipv4(address)) {
-        struct in_addr four = {.s_addr = htonl((uint32_t)address.lo)};
-        inet_ntop(AF_INET, &four, out, WEIR_ADDRESS_TEXT_MAX);
+        print_ipv4(out, (uint32_t)address.lo);
     } else {
         struct in6_addr six;
         uint64_t words[2] = {htobe64(address.hi), htobe64(address.lo)};
