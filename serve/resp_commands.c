@@ -43,6 +43,9 @@ static const struct entry *find(struct weir_str name)
 
 enum weir_resp_dialect weir_resp_dialect_of(struct weir_str name)
 {
+    /* As nearly everybody writes it, before any way to write it. */
+    if (weir_str_eq(name, WEIR_STR("CL.THROTTLE")))
+        return WEIR_RESP_CELL;
     if (name.len == 11 && weir_resp_is(name, "cl.throttle"))
         return WEIR_RESP_CELL;
     return name.len == 8 && weir_resp_is(name, "throttle") ? WEIR_RESP_CRAB : WEIR_RESP_NO_THROTTLE;

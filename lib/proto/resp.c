@@ -41,8 +41,8 @@ static enum weir_resp_next bad(struct reader *r, const char *fault)
 }
 
 /* A length and CRLF, behind its type.  is_none: it was -1. */
-static enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is_none,
-                                       const char *fault)
+static enum weir_resp_next read_any_length(struct reader *r, uint32_t *out, bool *is_none,
+                                           const char *fault)
 {
     const char *at = r->at;
     uint32_t number = 0;
@@ -62,6 +62,19 @@ static enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is
         return bad(r, fault);
     r->at = at + 2;
     *out = number;
+    return WEIR_RESP_COMMAND;
+}
+
+/* The same, faster: nearly all lengths have one digit. */
+static inline enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is_none,
+                                              const char *fault)
+{
+    const char *at = r->at;
+    if (r->end - at < 3 || at[1] != '\r' || at[2] != '\n' || at[0] < '0' || at[0] > '9')
+        return read_any_length(r, out, is_none, fault);
+    *out = (uint32_t)(at[0] - '0');
+    *is_none = false;
+    r->at += 3;
     return WEIR_RESP_COMMAND;
 }
 

@@ -68,13 +68,29 @@ void weir_resp_put_error(struct weir_text *text, struct weir_str words);
 void weir_resp_put_error_about(struct weir_text *text, struct weir_str words, struct weir_str about,
                                struct weir_str more);
 
+#define WEIR_RESP_INT_MAX 23 /* bytes of a number: its type, a sign, 19 digits, CRLF */
+
+/* Written in place: a reply to CL.THROTTLE is five of these, most of one digit. */
 static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
 {
-    weir_text_put_char(text, ':');
+    char *at = text->at;
+    uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+    if (text->end - at < WEIR_RESP_INT_MAX) {
+        text->has_overflowed = true;
+        return;
+    }
+    *at++ = ':';
     if (number < 0)
-        weir_text_put_char(text, '-');
-    weir_text_put_number(text, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
-    WEIR_TEXT_PUT(text, "\r\n");
+        *at++ = '-';
+    uint64_t unit = 1;
+    while (rest / unit >= 10)
+        unit *= 10;
+    for (; unit >= 10; unit /= 10)
+        *at++ = (char)('0' + rest / unit % 10);
+    *at++ = (char)('0' + rest % 10);
+    *at++ = '\r';
+    *at++ = '\n';
+    text->at = at;
 }
 
 #endif
