@@ -54,7 +54,8 @@ static int bind_sketch(struct weir_table *table, struct weir_limit *limit)
         uint64_t claimed = weir_extent_claim_chunks(table, bytes);
         if (claimed == UINT64_MAX)
             return WEIR_ERR_FULL;
-        record->approx_bytes = bytes; /* the same for everyone: the shape is in the record's id */
+        /* The same for everyone: the shape is in the record's id. */
+        __atomic_store_n(&record->approx_bytes, bytes, __ATOMIC_RELAXED);
         if (__atomic_compare_exchange_n(&record->approx_offset, &offset, claimed + 1, false,
                                         __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
             offset = claimed + 1;

@@ -55,6 +55,14 @@ static bool sketch_is_idle(const struct weir_table *table, uint64_t now_ns)
     return true;
 }
 
+/* A damaged record must not lead out of the file. */
+static bool has_sketch(const struct weir_table *table, const struct weir_record *record)
+{
+    uint64_t room = table->extent_chunks * WEIR_CHUNK_BYTES, at = record->approx_offset - 1;
+    return record->approx_offset != 0 && at <= room && record->approx_bytes > 0 &&
+           record->approx_bytes <= room - at;
+}
+
 static bool move_records(const struct weir_table *from, struct weir_table *to)
 {
     for (uint64_t n = 0; n < from->header->records; n++) {
@@ -66,7 +74,7 @@ static bool move_records(const struct weir_table *from, struct weir_table *to)
             continue; /* its next change of rate starts afresh */
         struct weir_record *new = &to->records[number];
         memcpy(new->rate, old->rate, sizeof new->rate);
-        if (old->approx_offset == 0)
+        if (!has_sketch(from, old))
             continue;
         uint64_t offset = weir_extent_claim_chunks(to, old->approx_bytes);
         if (offset == UINT64_MAX)
