@@ -26,12 +26,6 @@
 #include <weir/types.h>
 #include <weir/weir.h>
 
-#define WEIR_HTTP1_HEAD_MAX 16384       /* bytes of request line and headers: 431 */
-#define WEIR_HTTP1_TARGET_MAX 8192      /* bytes of the request target: 414 */
-#define WEIR_HTTP1_HEADERS_MAX 64       /* header lines: 431 */
-#define WEIR_HTTP1_BODY_MAX (1u << 20)  /* bytes of a body: 413 */
-#define WEIR_HTTP1_CODED_MAX (2u << 20) /* bytes of a chunked body with its framing: 413 */
-
 struct weir_http1;
 
 struct weir_http1_header {

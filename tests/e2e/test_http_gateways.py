@@ -5,6 +5,8 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import http.server
 import os
+import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -27,6 +29,7 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 2}
 """
 
+# Around what docs/gateways.md shows, which is what is tested.
 NGINX = """\
 daemon off;
 master_process off;
@@ -40,38 +43,7 @@ http {{
     fastcgi_temp_path {folder}/fastcgi;
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
-    upstream weir {{ server 127.0.0.1:{weir}; keepalive 8; }}
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            auth_request /_weir;
-            auth_request_set $limit $upstream_http_x_ratelimit_limit;
-            auth_request_set $remaining $upstream_http_x_ratelimit_remaining;
-            auth_request_set $retry $upstream_http_retry_after;
-            add_header X-Ratelimit-Limit $limit always;
-            add_header X-Ratelimit-Remaining $remaining always;
-            error_page 403 = @limited;
-            proxy_pass http://127.0.0.1:{app};
-        }}
-        location @limited {{
-            add_header X-Ratelimit-Limit $limit always;
-            add_header X-Ratelimit-Remaining $remaining always;
-            add_header Retry-After $retry always;
-            return 429;
-        }}
-        location = /_weir {{
-            internal;
-            proxy_pass http://weir/check?deny_status=403;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_pass_request_body off;
-            proxy_set_header Content-Length "";
-            proxy_set_header X-Original-URI $request_uri;
-            proxy_set_header X-Original-Method $request_method;
-            proxy_set_header X-Forwarded-For $remote_addr;
-            proxy_set_header X-Forwarded-Uri "";
-        }}
-    }}
+    {shown}
 }}
 """
 
@@ -81,13 +53,19 @@ CADDY = """\
     auto_https off
     storage file_system {folder}/storage
 }}
-http://127.0.0.1:{port} {{
-    forward_auth 127.0.0.1:{weir} {{
-        uri /check
-    }}
-    reverse_proxy 127.0.0.1:{app}
-}}
+{shown}
 """
+
+
+def shown(language, port, weir, app_port):
+    """The block of the page, with our ports for its own."""
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/gateways.md").read_text()
+    block = re.search(rf"^```{language}\n(.*?)^```$", page, re.M | re.S)[1]
+    for old, new in (("127.0.0.1:8080", weir.address("http")), ("127.0.0.1:80", f"127.0.0.1:{port}"),
+                     ("127.0.0.1:3000", f"127.0.0.1:{app_port}")):
+        assert old in block
+        block = re.sub(re.escape(old) + r"\b", new, block)
+    return block
 
 
 class App(http.server.BaseHTTPRequestHandler):
@@ -147,7 +125,7 @@ def nginx(tmp_path):
         pytest.skip("no nginx")
     port, config = free_port(), tmp_path / "nginx.conf"
     with serve(tmp_path, RULES) as weir, app() as app_port:
-        config.write_text(NGINX.format(folder=tmp_path, port=port, weir=weir.port("http"), app=app_port))
+        config.write_text(NGINX.format(folder=tmp_path, shown=shown("nginx", port, weir, app_port)))
         with gateway([program, "-p", tmp_path, "-c", config, "-e", tmp_path / "error.log"], port, tmp_path):
             yield port
         errors = (tmp_path / "error.log").read_text()
@@ -161,7 +139,7 @@ def caddy(tmp_path):
         pytest.skip("no caddy")
     port, config = free_port(), tmp_path / "Caddyfile"
     with serve(tmp_path, RULES) as weir, app() as app_port:
-        config.write_text(CADDY.format(folder=tmp_path, port=port, weir=weir.port("http"), app=app_port))
+        config.write_text(CADDY.format(folder=tmp_path, shown=shown("caddy", port, weir, app_port)))
         with gateway([program, "run", "--adapter", "caddyfile", "--config", str(config)], port, tmp_path):
             yield port
 
