@@ -368,7 +368,7 @@ def test_51_what_is_wrong_is_a_bad_request(weir, body, why):
     {"domain": "t", "descriptors": [descriptor(("k", "v" * 4097))]},
     {"domain": "t" * 257, "descriptors": [descriptor(("k", "v"))]},
     "x" * (1024 * 1024 + 1),
-])
+], ids=["descriptors", "entries", "key", "value", "domain", "body"])
 def test_what_is_over_a_maximum_is_too_large(weir, body):
     assert post(weir, body)[0] == 413
 
