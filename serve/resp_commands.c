@@ -13,7 +13,7 @@
 
 typedef void obey_fn(struct weir_resp_call *call);
 static obey_fn obey_ping, obey_echo, obey_hello, obey_auth, obey_client, obey_command, obey_config,
-    obey_info, obey_quit, obey_reset, obey_select;
+    obey_del, obey_info, obey_quit, obey_reset, obey_select;
 #define obey_cl_throttle NULL /* decided with others, by front_resp.c */
 #define obey_throttle NULL
 
@@ -110,6 +110,14 @@ static void obey_select(struct weir_resp_call *call)
         put_ok(call);
     else
         weir_resp_put_error(call->out, WEIR_STR("ERR DB index is out of range"));
+}
+
+static void obey_del(struct weir_resp_call *call)
+{
+    int64_t count = 0;
+    for (uint32_t i = 1; i < call->command->count; i++)
+        count += weir_throttle_reset(call->session->worker->session, call->command->args[i]);
+    weir_resp_put_int(call->out, count);
 }
 
 static void obey_config(struct weir_resp_call *call)
@@ -317,7 +325,7 @@ static void put_entry(struct weir_text *out, const struct entry *entry)
 {
     weir_resp_put_array(out, 10);
     weir_resp_put_bulk(out, weir_str_of(entry->name));
-    weir_resp_put_int(out, entry->first_key > 0 ? -5 : entry->arity);
+    weir_resp_put_int(out, entry->obey == NULL ? -5 : entry->arity); /* of those that limit */
     weir_resp_put_array(out, 2);
     weir_resp_put_simple(out, entry->first_key > 0 ? WEIR_STR("write") : WEIR_STR("loading"));
     weir_resp_put_simple(out, WEIR_STR("fast"));

@@ -106,6 +106,14 @@ WEIR_API void weir_throttle_many(struct weir_session *s, const struct weir_throt
                                  size_t n, uint64_t now_ns, struct weir_throttled *outs,
                                  int *results);
 
+/* Forgets what the counters of a request have used: each begins anew, in one step.  *cleared: how
+ * many there were.  Hits do not matter.  What the sketch of a full table remembers of a key stays
+ * (its cells are shared), as do approximate counts.  0, or the errors of weir_check(). */
+WEIR_API WEIR_MUST_CHECK int weir_reset(struct weir_session *s, const struct weir_request *request,
+                                        uint32_t *cleared);
+/* The same for a key of weir_throttle(); says whether there was anything. */
+WEIR_API bool weir_throttle_reset(struct weir_session *s, struct weir_str key);
+
 /* Watching the rules: wait until the descriptor is readable or *timeout_ms has passed, then
  * step.  step() loads, compiles and publishes new rules; bad ones change nothing and are
  * logged.  It returns 1 where new rules were published, 0 where not, or an error. */

@@ -121,6 +121,11 @@ int weir_throttle(struct weir_session *s, const struct weir_throttle *throttle, 
     return decide(s, throttle, key_of(s, throttle->key), now_ns, out);
 }
 
+bool weir_throttle_reset(struct weir_session *s, struct weir_str key)
+{
+    return key.len <= WEIR_VALUE_LEN_MAX && weir_local_reset(s->engine->table, key_of(s, key));
+}
+
 void weir_throttle_many(struct weir_session *s, const struct weir_throttle *throttles, size_t n,
                         uint64_t now_ns, struct weir_throttled *outs, int *results)
 {

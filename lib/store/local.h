@@ -40,6 +40,10 @@ void weir_local_give(struct weir_table *table, const struct weir_limit *limit, u
 void weir_local_release(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                         uint64_t now_ns, uint64_t hits, uint64_t mark);
 
+/* Forgets what the key has used, with one swap; says whether there was anything.  Not what a full
+ * table's sketch remembers of it, nor what approximate limits count: those cells are shared. */
+bool weir_local_reset(struct weir_table *table, uint64_t key);
+
 /* Moves a concurrency mark's deadline on.  0, or WEIR_ERR_NOT_FOUND. */
 WEIR_MUST_CHECK int weir_local_renew(struct weir_table *table, const struct weir_limit *limit,
                                      uint64_t key, uint64_t now_ns, uint64_t hits, uint64_t *mark);

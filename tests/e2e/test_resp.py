@@ -146,6 +146,13 @@ def test_both_commands_count_in_one_bucket(client):
     assert client.execute_command("THROTTLE", "both", 10, 1, 60, 0)[:3] == [1, 10, 7]
 
 
+def test_del_resets_a_key(client):
+    client.execute_command("CL.THROTTLE", "gone", 0, 1, 60)
+    assert client.execute_command("CL.THROTTLE", "gone", 0, 1, 60)[0] == 1
+    assert client.delete("gone", "never there") == 1
+    assert client.execute_command("CL.THROTTLE", "gone", 0, 1, 60)[0] == 0
+
+
 def test_keys_are_bytes(client):
     for key in (b"", b"\r\n", b"\0\xff", b"x" * 4096):
         assert client.execute_command("CL.THROTTLE", key, 1, 1, 60)[2] == 1

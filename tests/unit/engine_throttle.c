@@ -195,6 +195,20 @@ static void many_decide_as_one_by_one_would(void **state)
     rig_close(many);
 }
 
+static void a_reset_key_begins_anew(void **state)
+{
+    struct rig *r = rig_open(rules, NULL);
+    (void)state;
+    throttle(r, "k", 5, 1, 60, 5);
+    throttle(r, "other", 5, 1, 60, 5);
+    assert_false(weir_throttle_reset(r->s, WEIR_STR("never seen")));
+    assert_true(weir_throttle_reset(r->s, WEIR_STR("k")));
+    assert_false(weir_throttle_reset(r->s, WEIR_STR("k")));
+    assert_int_equal(throttle(r, "k", 5, 1, 60, 1).remaining, 4);
+    assert_int_equal(throttle(r, "other", 5, 1, 60, 0).remaining, 0);
+    rig_close(r);
+}
+
 static void shadow_mode_refuses_nobody(void **state)
 {
     struct rig *r = rig_open(rules, &(struct weir_options){.shadow_mode = true});
@@ -235,6 +249,7 @@ int main(void)
         cmocka_unit_test(more_sets_of_numbers_than_a_session_remembers),
         cmocka_unit_test(no_rules_counter_bears_a_throttles_name),
         cmocka_unit_test(many_decide_as_one_by_one_would),
+        cmocka_unit_test(a_reset_key_begins_anew),
         cmocka_unit_test(shadow_mode_refuses_nobody),
         cmocka_unit_test(bounds_are_kept),
     };
