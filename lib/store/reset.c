@@ -5,9 +5,9 @@
 #include "table/slots.h"
 #include "table/wide.h"
 
-/* The slot is given away as an eviction gives it, but charged to nobody.  Who was about to change it
- * finds that its swap fails, and begins anew with a key that has no slot: what was decided before
- * the swap is forgotten, what is decided after it counts. */
+/* The slot is given away as an eviction gives it, but charged to nobody.  Who was about to change
+ * it finds that its swap fails, and begins anew with a key that has no slot: what was decided
+ * before the swap is forgotten, what is decided after it counts. */
 bool weir_local_reset(struct weir_table *table, uint64_t key)
 {
     struct weir_home home = weir_slots_locate(table, key);
