@@ -44,10 +44,8 @@ static inline uint64_t weir_pb_varint(struct weir_pb_reader *r)
     for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
         uint8_t byte = *r->at++;
         number |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            r->is_bad |= shift == 63 && byte > 1; /* a 65th bit */
-            return number;
-        }
+        if (byte < 0x80)
+            return number; /* bits beyond the 64th are lost, as in most decoders */
     }
     r->is_bad = true;
     return 0;

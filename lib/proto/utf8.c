@@ -59,6 +59,8 @@ static bool is_ascii(const uint8_t *p, size_t len)
 
 bool weir_utf8_is_valid(struct weir_str text)
 {
+    if (text.len == 0) /* ptr may be NULL then */
+        return true;
     const uint8_t *p = (const uint8_t *)text.ptr, *end = p + text.len;
     if (is_ascii(p, text.len))
         return true;

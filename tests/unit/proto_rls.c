@@ -147,6 +147,26 @@ static void every_cut_of_a_message_is_refused_or_shorter(void **state)
     }
 }
 
+static void a_message_that_comes_twice_is_merged(void **state)
+{
+    (void)state;
+    put_bytes(2, "\x12\2\x08\5\x12\2\x10\3\x1A\2\x08\x09\x1A\0", 14);
+    assert_int_equal(decode(), 0);
+    assert_int_equal(request.descriptors[0].override->requests_per_unit, 5);
+    assert_int_equal(request.descriptors[0].override->unit, WEIR_UNIT_HOUR);
+    assert_int_equal(request.descriptors[0].hits, 9);
+}
+
+static void known_fields_of_a_wrong_type_are_skipped(void **state)
+{
+    (void)state;
+    put("\x08\1\x10\5\x1A\1x", 7);
+    put_bytes(1, "api", 3);
+    assert_int_equal(decode(), 0);
+    assert_str(request.domain, "api");
+    assert_int_equal(request.descriptor_count + request.hits_addend, 0);
+}
+
 static void what_is_not_utf8_is_refused(void **state)
 {
     (void)state;
@@ -435,6 +455,8 @@ int main(void)
         CASE(a_value_may_hold_a_nul),
         CASE(unknown_fields_are_skipped),
         CASE(every_cut_of_a_message_is_refused_or_shorter),
+        CASE(a_message_that_comes_twice_is_merged),
+        CASE(known_fields_of_a_wrong_type_are_skipped),
         CASE(what_is_not_utf8_is_refused),
         CASE(units_that_nobody_knows_become_unknown),
         CASE(the_maxima_are_taken_and_one_more_is_not),
