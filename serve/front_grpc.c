@@ -48,7 +48,8 @@ struct call {
 };
 
 /* A connection. */
-struct front {
+struct weir_front_grpc_conn {
+    struct weir_front_grpc_conn *before, *after; /* of the same worker */
     struct weir_conn *conn;
     struct weir_worker *worker;
     struct weir_h2 *h2;
@@ -110,13 +111,13 @@ static void on_begin(void *ctx, struct weir_h2_stream *stream)
 static void on_header(void *ctx, struct weir_h2_stream *stream, struct weir_str name,
                       struct weir_str value)
 {
-    const struct front *front = ctx;
+    const struct weir_front_grpc_conn *front = ctx;
     weir_grpc_header(&call_of(stream)->grpc, &methods, name, value, front->now_ns);
 }
 
 static void on_request(void *ctx, struct weir_h2_stream *stream)
 {
-    struct front *front = ctx;
+    struct weir_front_grpc_conn *front = ctx;
     struct call *call = call_of(stream);
     if (!call->list)
         call_enter(call, &front->ready);
@@ -148,14 +149,15 @@ static const struct weir_h2_events events = {
 
 /* ---- health ---- */
 
-static enum weir_health health_of(const struct front *front, bool is_of_service)
+static enum weir_health health_of(const struct weir_front_grpc_conn *front, bool is_of_service)
 {
     if (is_of_service && (front->is_draining || !weir_service_is_healthy(front->worker->service)))
         return WEIR_HEALTH_NOT_SERVING;
     return WEIR_HEALTH_SERVING; /* "" asks whether the server answers at all */
 }
 
-static void tell_health(struct front *front, struct call *call, enum weir_health health)
+static void tell_health(struct weir_front_grpc_conn *front, struct call *call,
+                        enum weir_health health)
 {
     uint8_t *out = weir_grpc_out(front->h2, call->stream, WEIR_HEALTH_LEN);
     if (out)
@@ -163,7 +165,8 @@ static void tell_health(struct front *front, struct call *call, enum weir_health
     call->told = health;
 }
 
-static void health_check(struct front *front, struct call *call, struct weir_str service)
+static void health_check(struct weir_front_grpc_conn *front, struct call *call,
+                         struct weir_str service)
 {
     bool is_of_service = weir_str_eq(service, WEIR_STR("ratelimit"));
     if (!is_of_service && service.len > 0) {
@@ -175,7 +178,8 @@ static void health_check(struct front *front, struct call *call, struct weir_str
     weir_grpc_reply(front->h2, call->stream);
 }
 
-static void health_watch(struct front *front, struct call *call, struct weir_str service)
+static void health_watch(struct weir_front_grpc_conn *front, struct call *call,
+                         struct weir_str service)
 {
     call->is_of_service = weir_str_eq(service, WEIR_STR("ratelimit"));
     bool is_known = call->is_of_service || service.len == 0;
@@ -185,7 +189,8 @@ static void health_watch(struct front *front, struct call *call, struct weir_str
     call_enter(call, &front->watchers);
 }
 
-static void health_call(struct front *front, struct call *call, struct weir_str message)
+static void health_call(struct weir_front_grpc_conn *front, struct call *call,
+                        struct weir_str message)
 {
     _Alignas(16) uint8_t block[4096];
     struct weir_bump memory;
@@ -205,7 +210,7 @@ static void health_call(struct front *front, struct call *call, struct weir_str 
 }
 
 /* Tells watchers what has changed. */
-static void update_watchers(struct front *front)
+static void update_watchers(struct weir_front_grpc_conn *front)
 {
     for (struct call *call = front->watchers.first; call; call = call->after) {
         enum weir_health health = health_of(front, call->is_of_service);
@@ -218,7 +223,8 @@ static void update_watchers(struct front *front)
 
 /* ---- decisions ---- */
 
-static void refuse(struct front *front, struct call *call, struct weir_grpc_status status)
+static void refuse(struct weir_front_grpc_conn *front, struct call *call,
+                   struct weir_grpc_status status)
 {
     weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD, 1);
     weir_grpc_refuse(front->h2, call->stream, status);
@@ -251,7 +257,7 @@ static void batch_init(struct batch *batch)
 }
 
 /* Adds a call, or refuses it; false where the batch must be decided first. */
-static bool batch_add(struct batch *batch, struct front *front, struct call *call,
+static bool batch_add(struct batch *batch, struct weir_front_grpc_conn *front, struct call *call,
                       struct weir_str message)
 {
     uint32_t status_count = batch->room.descriptor_count;
@@ -268,7 +274,7 @@ static bool batch_add(struct batch *batch, struct front *front, struct call *cal
 }
 
 /* Takes ready calls: those that need no decision are answered, the others added. */
-static void batch_fill(struct batch *batch, struct front *front, uint64_t now_ns)
+static void batch_fill(struct batch *batch, struct weir_front_grpc_conn *front, uint64_t now_ns)
 {
     struct call *call;
     while ((call = front->ready.first) && batch->count < BATCH_MAX) {
@@ -292,7 +298,8 @@ static void batch_fill(struct batch *batch, struct front *front, uint64_t now_ns
     }
 }
 
-static void answer(struct front *front, struct batch *batch, size_t i, struct weir_bump *memory)
+static void answer(struct weir_front_grpc_conn *front, struct batch *batch, size_t i,
+                   struct weir_bump *memory)
 {
     struct weir_h2_stream *stream = batch->calls[i]->stream;
     struct weir_rls_response response;
@@ -310,7 +317,7 @@ static void answer(struct front *front, struct batch *batch, size_t i, struct we
     weir_grpc_reply(front->h2, stream);
 }
 
-static void count(const struct front *front, const struct batch *batch)
+static void count(const struct weir_front_grpc_conn *front, const struct batch *batch)
 {
     uint64_t decided = 0, over = 0;
     for (size_t i = 0; i < batch->count; i++) {
@@ -322,7 +329,7 @@ static void count(const struct front *front, const struct batch *batch)
 }
 
 /* alloc: for dynamic metadata, which is off unless an operator wants it. */
-static void answer_all(struct front *front, struct batch *batch)
+static void answer_all(struct weir_front_grpc_conn *front, struct batch *batch)
 {
     uint8_t *block = front->options.has_metadata ? malloc(WEIR_RLS_METADATA_MEMORY) : NULL;
     for (size_t i = 0; i < batch->count; i++) {
@@ -333,7 +340,7 @@ static void answer_all(struct front *front, struct batch *batch)
     free(block);
 }
 
-static void decide_some(struct front *front)
+static void decide_some(struct weir_front_grpc_conn *front)
 {
     struct batch batch;
     batch_init(&batch);
@@ -349,7 +356,7 @@ static void decide_some(struct front *front)
 static int front_open(void **state, void *ctx, struct weir_conn *conn)
 {
     const struct weir_settings *settings = weir_service_settings(ctx);
-    struct front *front = calloc(1, sizeof(*front));
+    struct weir_front_grpc_conn *front = calloc(1, sizeof(*front));
     if (!front)
         return WEIR_ERR_NOMEM;
     front->conn = conn;
@@ -366,6 +373,10 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
         free(front);
         return err;
     }
+    front->after = front->worker->grpc_conns;
+    if (front->after)
+        front->after->before = front;
+    front->worker->grpc_conns = front;
     *state = front;
     weir_conn_wake(conn); /* our SETTINGS need not wait for the client's */
     return 0;
@@ -373,7 +384,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
 
 static int front_feed(void *state, const uint8_t *bytes, size_t len)
 {
-    struct front *front = state;
+    struct weir_front_grpc_conn *front = state;
     front->now_ns = weir_loop_now(front->worker->loop);
     int err = weir_h2_feed(front->h2, bytes, len, front->now_ns);
     if (!front->is_alive && weir_h2_is_greeted(front->h2)) {
@@ -395,7 +406,7 @@ static void send(void *ctx, const void *bytes, size_t len)
 
 static int front_turn(void *state)
 {
-    struct front *front = state;
+    struct weir_front_grpc_conn *front = state;
     front->now_ns = weir_loop_now(front->worker->loop);
     while (front->ready.first)
         decide_some(front);
@@ -408,7 +419,7 @@ static int front_turn(void *state)
 
 static void front_drain(void *state)
 {
-    struct front *front = state;
+    struct weir_front_grpc_conn *front = state;
     front->is_draining = true;
     update_watchers(front);
     for (struct call *call = front->watchers.first; call; call = call->after)
@@ -419,9 +430,21 @@ static void front_drain(void *state)
 
 static void front_close(void *state)
 {
-    struct front *front = state;
+    struct weir_front_grpc_conn *front = state;
+    if (front->after)
+        front->after->before = front->before;
+    *(front->before ? &front->before->after : &front->worker->grpc_conns) = front->after;
     weir_h2_free(front->h2);
     free(front);
+}
+
+void weir_front_grpc_tell_health(void *ctx)
+{
+    const struct weir_worker *worker = ctx;
+    for (struct weir_front_grpc_conn *at = worker->grpc_conns; at; at = at->after) {
+        if (at->watchers.first)
+            weir_conn_wake(at->conn); /* turn() tells them */
+    }
 }
 
 const struct weir_protocol weir_front_grpc = {

@@ -290,12 +290,19 @@ static void reload_settings(struct weir_service *service)
     weir_settings_fini(&fresh);
 }
 
+/* Health has changed: those who watch it are told, each in its own thread. */
+static void tell_health(struct weir_service *service)
+{
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        weir_loop_post(service->loops[i], weir_front_grpc_tell_health, &service->workers[i]);
+}
+
 static void look_at_rules(struct weir_service *service, int *timeout_ms)
 {
     int result =
         weir_watch_step(service->engine, timeout_ms); /* errors: said, and changed nothing */
-    if (result == 1)
-        atomic_store_explicit(&service->has_rules, true, memory_order_relaxed);
+    if (result == 1 && !atomic_exchange_explicit(&service->has_rules, true, memory_order_relaxed))
+        tell_health(service);
 }
 
 static void reload(struct weir_service *service)
@@ -380,6 +387,7 @@ static void go_down(struct weir_service *service)
 {
     const struct weir_settings *settings = service->settings;
     atomic_store_explicit(&service->is_going_down, true, memory_order_relaxed);
+    tell_health(service);
     weir_notify_send(&service->notify, "STOPPING=1\nSTATUS=draining");
     WEIR_LOG(service->log, WEIR_LOG_INFO, "draining",
              WEIR_LOG_NUMBER("delay_ms", settings->drain_delay),

@@ -43,7 +43,8 @@ struct weir_worker {
     struct weir_loop *loop;
     struct weir_session *session;
     uint32_t number;
-    uint64_t ids; /* given to connections */
+    uint64_t ids;                            /* given to connections */
+    struct weir_front_grpc_conn *grpc_conns; /* all that are open, for health's sake */
     /* The service's own. */
     bool is_started;
     pthread_t thread;
@@ -69,6 +70,10 @@ static inline void weir_worker_add(struct weir_worker *worker, enum weir_front f
     atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + n,
                           memory_order_relaxed);
 }
+
+/* In the worker's thread: health has changed; whoever watches it over gRPC is told.  ctx is the
+ * worker. */
+void weir_front_grpc_tell_health(void *ctx);
 
 /* Each front end: the table of functions that net drives.  protocol_ctx is the weir_service. */
 extern const struct weir_protocol weir_front_grpc;  /* front_grpc.c */

@@ -93,6 +93,10 @@ class Service:
     def signal(self, number):
         self.process.send_signal(number)
 
+    def wait_gone(self):
+        """After a signal: a second one would end it at once."""
+        self.process.wait(timeout=PATIENCE_S)
+
     def kill(self):
         self.process.kill()
         self.process.wait()

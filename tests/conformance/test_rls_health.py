@@ -6,7 +6,7 @@ import signal
 
 import grpc
 
-from rls_wire import HEALTH_CHECK, NOT_SERVING, SERVICE_UNKNOWN, SERVING, Client, bytes_field
+from rls_wire import HEALTH_CHECK, NOT_SERVING, OK, SERVICE_UNKNOWN, SERVING, Client, bytes_field
 from service import Service
 
 RULES = "domain: t\ndescriptors: []\n"
@@ -45,3 +45,25 @@ def test_watch_tells_when_the_service_goes_down(tmp_path):
         except grpc.RpcError as error:
             assert error.code() == grpc.StatusCode.UNAVAILABLE
         assert seen == [NOT_SERVING]
+        weir.wait_gone()
+
+
+def test_health_turns_first_and_requests_are_answered_on(tmp_path):
+    with Service(tmp_path, RULES, ["--drain-delay", "1s"]) as weir, Client(weir.address("grpc")) as client:
+        watch = client.watch("ratelimit")
+        assert next(watch) == SERVING
+        weir.signal(signal.SIGTERM)
+        assert next(watch) == NOT_SERVING
+        assert client.health("ratelimit") == NOT_SERVING and client.health("") == SERVING
+        assert client.ask("t", [("k", "v")]).overall == OK
+        weir.wait_gone()
+
+
+def test_health_waits_for_rules_where_told_so(tmp_path):
+    flags = "--start-without-rules", "--healthy-with-rules"
+    with Service(tmp_path, "domain: t\ndescriptors: oops\n", flags) as weir, Client(weir.address("grpc")) as client:
+        watch = client.watch("ratelimit")
+        assert next(watch) == NOT_SERVING
+        weir.rules(RULES)
+        assert next(watch) == SERVING
+        watch.cancel()

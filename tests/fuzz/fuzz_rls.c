@@ -47,9 +47,9 @@ static bool is_within(const pb_request *from)
     return true;
 }
 
-/* Whether a field that may be there once is there twice, in a request (0), a descriptor (1) or an
- * entry (2). */
-static bool has_doubles(struct weir_str message, int depth)
+/* Whether a field that may be there once is there twice, or one has a number that cannot be: in a
+ * request (depth 0), a descriptor (1) or an entry (2). */
+static bool is_beyond_compare(struct weir_str message, int depth)
 {
     static const uint32_t lists[] = {2, 1, 0}; /* the field that may be there often */
     struct weir_pb_reader r = weir_pb_read(message);
@@ -57,7 +57,7 @@ static bool has_doubles(struct weir_str message, int depth)
     uint32_t seen = 0;
     while (weir_pb_next(&r, &field)) {
         if (field.number == lists[depth]) {
-            if (field.type == WEIR_PB_BYTES && has_doubles(field.bytes, depth + 1))
+            if (field.type == WEIR_PB_BYTES && is_beyond_compare(field.bytes, depth + 1))
                 return true;
         } else if (field.number < 32) {
             if (seen & 1u << field.number)
@@ -65,7 +65,7 @@ static bool has_doubles(struct weir_str message, int depth)
             seen |= 1u << field.number;
         }
     }
-    return false;
+    return r.is_bad; /* of field numbers that cannot be, protobuf-c keeps the lower bits */
 }
 
 static void compare_descriptor(const struct weir_descriptor *ours, const pb_descriptor *theirs)
@@ -164,7 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     int err = weir_rls_decode(&room, message, &request);
     pb_request *theirs =
         envoy__service__ratelimit__v3__rate_limit_request__unpack(NULL, len, bytes);
-    if (!has_doubles(message, 0))
+    if (!is_beyond_compare(message, 0))
         compare(err, &request, theirs);
     if (theirs)
         envoy__service__ratelimit__v3__rate_limit_request__free_unpacked(theirs, NULL);
