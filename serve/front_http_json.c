@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #define WHY_LEN 200
-/* Names of limits are the operator's, and may be long: an answer grows up to this. */
-#define ANSWER_MAX (1u << 20)
+/* Names of limits and metadata are the operator's, and may be long: an answer grows up to this. */
+#define ANSWER_MAX (4u << 20)
 
 /* As the Go service says it, and why in a header, where no client of its looks. */
 static void refuse(struct weir_front_http *front, const struct weir_http1_request *request,
@@ -43,9 +43,9 @@ static void send(struct weir_front_http *front, const struct weir_http1_request 
     weir_front_http_answer(front, request, &told);
 }
 
-/* alloc: for answers that name limits at length. */
+/* alloc: for answers that name limits at length, or tell metadata. */
 static void answer(struct weir_front_http *front, const struct weir_http1_request *request,
-                   const struct weir_decision *decision)
+                   const struct weir_request *asked, const struct weir_decision *decision)
 {
     const struct weir_settings *settings = weir_service_settings(front->worker->service);
     const struct weir_rls_options options = {
@@ -53,15 +53,16 @@ static void answer(struct weir_front_http *front, const struct weir_http1_reques
         .limit_header = weir_str_of(settings->limit_header),
         .remaining_header = weir_str_of(settings->remaining_header),
         .reset_header = weir_str_of(settings->reset_header),
+        .has_metadata = settings->dynamic_metadata,
     };
     char space[WEIR_RLS_JSON_ANSWER_LEN];
     struct weir_text text = weir_text_in(space, sizeof(space));
     char *large = NULL;
-    weir_rls_json_write(&text, &options, decision);
+    weir_rls_json_write(&text, &options, asked, decision);
     if (text.has_overflowed) {
         large = malloc(ANSWER_MAX);
         text = weir_text_in(large, large ? ANSWER_MAX : 0);
-        weir_rls_json_write(&text, &options, decision);
+        weir_rls_json_write(&text, &options, asked, decision);
     }
     if (text.has_overflowed)
         refuse(front, request, 500, "the answer is too long");
@@ -89,7 +90,7 @@ void weir_front_http_json(struct weir_front_http *front, const struct weir_http1
         bool is_over = decision.overall == WEIR_CODE_OVER_LIMIT;
         weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
         weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_over);
-        answer(front, request, &decision);
+        answer(front, request, &json.request, &decision);
     }
     weir_rls_json_fini(&json);
 }

@@ -2,10 +2,12 @@
 #include "proto/rls_json.h"
 
 #include "base/str.h"
+#include "proto/rls_metadata.h"
 
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* One field of a message: both its names, and who reads it. */
 struct reading {
@@ -360,8 +362,20 @@ static void put_headers(struct weir_text *to, const struct weir_rls_options *opt
     WEIR_TEXT_PUT(to, "]");
 }
 
-void weir_rls_json_write(struct weir_text *to, const struct weir_rls_options *options,
+/* Without memory for it the answer goes without, as over gRPC. */
+static void put_metadata(struct weir_text *to, const struct weir_request *request,
                          const struct weir_decision *decision)
+{
+    char *text = weir_rls_metadata_json(request, decision);
+    if (text) {
+        WEIR_TEXT_PUT(to, ",\"dynamicMetadata\":");
+        weir_text_put(to, weir_str_of(text));
+    }
+    free(text);
+}
+
+void weir_rls_json_write(struct weir_text *to, const struct weir_rls_options *options,
+                         const struct weir_request *request, const struct weir_decision *decision)
 {
     const struct weir_status *told = options->has_headers ? weir_rls_told(decision) : NULL;
     WEIR_TEXT_PUT(to, "{\"overallCode\":");
@@ -375,5 +389,7 @@ void weir_rls_json_write(struct weir_text *to, const struct weir_rls_options *op
     WEIR_TEXT_PUT(to, "]");
     if (told)
         put_headers(to, options, told);
+    if (options->has_metadata)
+        put_metadata(to, request, decision);
     WEIR_TEXT_PUT(to, "}");
 }

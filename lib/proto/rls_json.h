@@ -48,8 +48,8 @@ void weir_rls_json_fini(struct weir_rls_json *json);
 /* Bytes of an answer, as long as the names of limits are short. */
 #define WEIR_RLS_JSON_ANSWER_LEN (1024u + 256u * WEIR_DESCRIPTORS_MAX)
 
-/* Writes the answer. */
+/* Writes the answer.  alloc: for dynamic metadata. */
 void weir_rls_json_write(struct weir_text *to, const struct weir_rls_options *options,
-                         const struct weir_decision *decision);
+                         const struct weir_request *request, const struct weir_decision *decision);
 
 #endif

@@ -209,3 +209,12 @@ uint8_t *weir_rls_metadata_pack(const void *metadata, uint8_t *out)
 {
     return out + google__protobuf__struct__pack(metadata, out);
 }
+
+char *weir_rls_metadata_json(const struct weir_request *request,
+                             const struct weir_decision *decision)
+{
+    json_t *root = tree(request, decision);
+    char *text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    return text;
+}

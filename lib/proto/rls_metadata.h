@@ -21,4 +21,8 @@ const void *weir_rls_metadata(struct weir_bump *memory, const struct weir_reques
 /* Returns the end of what was written. */
 uint8_t *weir_rls_metadata_pack(const void *metadata, uint8_t *out);
 
+/* The same as JSON text, from malloc(); NULL where there is no memory for it. */
+char *weir_rls_metadata_json(const struct weir_request *request,
+                             const struct weir_decision *decision);
+
 #endif

@@ -339,6 +339,25 @@ def test_49_headers_are_told_as_asked(tmp_path):
         assert headers[2]["value"] + "s" == answer["statuses"][0]["durationUntilReset"]
 
 
+def test_48_metadata_of_what_passed_is_told(tmp_path):
+    rules = """\
+domain: t
+descriptors:
+  - key: a
+    metadata: {color: red, only: {a: 1}}
+    rate_limit: {unit: day, requests_per_unit: 5}
+  - key: b
+    metadata: {color: blue, only: {b: 2}}
+    rate_limit: {unit: day, requests_per_unit: 1}
+"""
+    with Service(tmp_path, rules, listeners=("http",), env={"RESPONSE_DYNAMIC_METADATA": "true"}) as weir:
+        both = descriptor(("a", "v")), descriptor(("b", "v"))
+        told = ask(weir, *both, hitsAddend=1)["dynamicMetadata"]
+        assert told == {"domain": "t", "hitsAddend": 1, "descriptors": [{"entries": ["a=v"]}, {"entries": ["b=v"]}],
+                        "metadata": {"color": "red", "only": {"a": 1, "b": 2}}}
+        assert ask(weir, *both)["dynamicMetadata"]["metadata"] == {"color": "red", "only": {"a": 1}}
+
+
 @pytest.mark.parametrize("body,why", [
     ({"domain": "", "descriptors": [descriptor(("k", "v"))]}, "rate limit domain must not be empty"),
     ({"descriptors": [descriptor(("k", "v"))]}, "rate limit domain must not be empty"),

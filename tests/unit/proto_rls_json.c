@@ -174,7 +174,7 @@ static const char *answer(const struct weir_rls_options *options, struct weir_st
     struct weir_text text = weir_text_in(out, sizeof(out) - 1);
     struct weir_decision decision = {
         .overall = overall, .status_count = count, .statuses = statuses};
-    weir_rls_json_write(&text, options, &decision);
+    weir_rls_json_write(&text, options, &json.request, &decision);
     assert_false(text.has_overflowed);
     *text.at = '\0';
     return out;
@@ -225,6 +225,14 @@ static void answers_are_as_the_go_service_writes_them(void **state)
                         "\"value\":\"0\"},"
                         "{\"key\":\"T\",\"value\":\"37\"}]}");
     assert_null(strstr(answer(&headers, s + 1, 1, WEIR_CODE_OK), "Headers"));
+    const struct weir_rls_options metadata = {.has_metadata = true};
+    assert_int_equal(parse("{\"domain\":\"d\",\"descriptors\":[{\"entries\":[{\"key\":\"k\","
+                           "\"value\":\"v\"}]}]}"),
+                     0);
+    assert_string_equal(answer(&metadata, s + 1, 1, WEIR_CODE_OK),
+                        "{\"overallCode\":\"OK\",\"statuses\":[{\"code\":\"OK\"}],"
+                        "\"dynamicMetadata\":{\"domain\":\"d\",\"descriptors\":[{\"entries\":["
+                        "\"k=v\"]}]}}");
 }
 
 int main(void)
@@ -234,7 +242,7 @@ int main(void)
         cmocka_unit_test_teardown(what_is_absent_is_left_to_the_engine, done),
         cmocka_unit_test_teardown(what_is_wrong_is_refused_in_words, done),
         cmocka_unit_test_teardown(maxima_hold, done),
-        cmocka_unit_test(answers_are_as_the_go_service_writes_them),
+        cmocka_unit_test_teardown(answers_are_as_the_go_service_writes_them, done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
