@@ -45,7 +45,7 @@ static void expire(struct weir_conn *conn)
     struct weir_side *side = conn->side;
     if (conn->is_doomed)
         return;
-    if (conn->phase != PHASE_LINGER) {
+    if (conn->phase == PHASE_FIRST || conn->phase == PHASE_IDLE) {
         /* relaxed: one writer, and readers only add up */
         atomic_fetch_add_explicit(&side->timed_out, 1, memory_order_relaxed);
         weir_listener_tell(side->listener,

@@ -81,6 +81,7 @@ void weir_conn_feed(struct weir_conn *conn, const uint8_t *bytes, size_t len)
 {
     if (DISCARDED(conn))
         return;
+    conn->has_fed = true;
     if (conn->side->listener->protocol->feed(conn->state, bytes, len) < 0)
         conn->is_finishing = true;
 }
@@ -115,6 +116,8 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         weir_tls_feed(conn, (const uint8_t *)buf->base, (size_t)got);
     else
         weir_conn_feed(conn, (const uint8_t *)buf->base, (size_t)got);
+    if (conn->phase == PHASE_LATE && conn->has_fed)
+        weir_conn_drain(conn);
     /* libuv reads on while there is something; we flush first when much has gathered. */
     if (weir_conn_queued(conn) > conn->side->listener->limits.output_max / 4)
         weir_conn_set_reading(conn, false);
@@ -132,6 +135,31 @@ void weir_conn_set_reading(struct weir_conn *conn, bool is_reading)
 }
 
 /* ---- life ---- */
+
+/* Who has connected and not spoken yet was promised an answer, when the kernel took the connection:
+ * its first request is heard before it must go, if it comes soon. */
+void weir_conn_drain(struct weir_conn *conn)
+{
+    const struct weir_protocol *protocol = conn->side->listener->protocol;
+    if (conn->phase == PHASE_LINGER || conn->is_finishing || !conn->is_open)
+        return;
+    if (!conn->has_fed && conn->phase == PHASE_LATE)
+        return;
+    if (!conn->has_fed) {
+        weir_ages_leave(conn);
+        weir_ages_enter(conn, PHASE_LATE);
+        return;
+    }
+    if (conn->phase == PHASE_LATE) {
+        weir_ages_leave(conn);
+        weir_ages_enter(conn, PHASE_IDLE);
+    }
+    if (protocol->drain != NULL)
+        protocol->drain(conn->state);
+    else
+        conn->is_finishing = true;
+    weir_conn_mark(conn);
+}
 
 static void on_closed(uv_handle_t *handle)
 {
@@ -224,5 +252,5 @@ void weir_conn_begin(struct weir_side *side, int fd, const char *peer)
     conn->is_open = true;
     weir_conn_set_reading(conn, true);
     if (side->loop->is_draining)
-        conn->is_finishing = true;
+        weir_conn_drain(conn);
 }

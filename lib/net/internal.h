@@ -30,6 +30,7 @@
 #define OUTBUF_LEN 16384     /* of a spare output buffer; larger ones are not kept */
 #define OUTBUF_SPARES_MAX 64 /* kept by a loop */
 #define LINGER_MS 1000       /* for the peer to read our last words, see end_writing() */
+#define LATE_MS 1000         /* for the first request of who came when we were leaving */
 
 /* Bytes on their way out; the request lies beside them, so writing allocates nothing more. */
 struct outbuf {
@@ -43,6 +44,7 @@ enum phase {
     PHASE_FIRST,  /* nothing sensible has come yet */
     PHASE_IDLE,   /* the usual */
     PHASE_LINGER, /* we have said our last */
+    PHASE_LATE,   /* connected, and nothing said yet, when draining began */
     PHASES
 };
 
@@ -66,6 +68,7 @@ struct weir_conn {
     uint64_t stamp_ms; /* the place in the list of ages */
     uint8_t phase;
     bool is_open;      /* the protocol knows it */
+    bool has_fed;      /* the protocol has seen bytes */
     bool is_dirty;     /* in the loop's list, or being flushed */
     bool is_woken;     /* wants another turn */
     bool is_finishing; /* close once all is written */
@@ -140,6 +143,7 @@ struct weir_loop {
     void *owner;
     _Atomic(struct post *) inbox; /* newest first */
     _Atomic uint32_t load;        /* connections, those on their way to us included */
+    _Atomic bool is_leaving;      /* send no more; see arrive() */
     _Atomic uint64_t stop;        /* 0, or 1 + grace_ms */
     uint32_t conn_count;
     uint32_t tick_ms;
@@ -167,6 +171,7 @@ void weir_listener_tell(struct weir_listener *listener, enum weir_net_event even
 void weir_conn_begin(struct weir_side *side, int fd, const char *peer); /* takes fd */
 void weir_conn_mark(struct weir_conn *conn);                            /* dirty */
 void weir_conn_close(struct weir_conn *conn);                           /* from flush.c only */
+void weir_conn_drain(struct weir_conn *conn);
 void weir_conn_set_reading(struct weir_conn *conn, bool is_reading);
 
 /* flush.c */

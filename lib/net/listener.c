@@ -60,10 +60,29 @@ static struct weir_side *least_loaded(struct weir_listener *listener)
     return best;
 }
 
+/* Adds a connection to the load of some loop that will not be gone when it gets there.
+ *
+ *     here:  load += 1;          look at is_leaving
+ *     loop:  is_leaving = true;  look at load, and end at 0
+ *
+ * All four are sequentially consistent, so one of the two sees the other: either we take another
+ * loop, or that one waits for us.  Our own loop runs, whatever it is told meanwhile. */
+static struct weir_side *arrive(struct weir_listener *listener)
+{
+    struct weir_side *side = least_loaded(listener), *own = &listener->sides[0];
+    atomic_fetch_add_explicit(&side->loop->load, 1, memory_order_seq_cst);
+    if (side == own || !atomic_load_explicit(&side->loop->is_leaving, memory_order_seq_cst))
+        return side;
+    atomic_fetch_sub_explicit(&side->loop->load, 1, memory_order_seq_cst);
+    uv_async_send(&side->loop->async); /* it may have waited for us */
+    atomic_fetch_add_explicit(&own->loop->load, 1, memory_order_seq_cst);
+    return own;
+}
+
 static void refuse(struct weir_listener *listener, int fd, const char *peer)
 {
-    close(fd);
     atomic_fetch_add_explicit(&listener->refused, 1, memory_order_relaxed);
+    close(fd);
     weir_listener_tell(listener, WEIR_NET_REFUSED, peer, "too many connections");
 }
 
@@ -75,11 +94,9 @@ static void hand_over(struct weir_listener *listener, int fd, const char *peer)
         refuse(listener, fd, peer);
         return;
     }
-    struct weir_side *side = least_loaded(listener);
+    struct weir_side *side = arrive(listener);
     atomic_fetch_add_explicit(&listener->accepted, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&listener->open, 1, memory_order_relaxed);
-    /* release: pairs with weir_loop_maybe_done(): the loop waits for what is on its way. */
-    atomic_fetch_add_explicit(&side->loop->load, 1, memory_order_release);
     if (side->loop == listener->loops[0]) {
         weir_conn_begin(side, fd, peer);
         return;
@@ -229,6 +246,7 @@ static int make_sides(struct weir_listener *listener, struct weir_loop **loops, 
         side->limit_ms[PHASE_FIRST] = listener->limits.first_ms;
         side->limit_ms[PHASE_IDLE] = listener->limits.idle_ms;
         side->limit_ms[PHASE_LINGER] = LINGER_MS;
+        side->limit_ms[PHASE_LATE] = LATE_MS;
         side->grain_ms = listener->limits.idle_ms / 16;
     }
     return 0;

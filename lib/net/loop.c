@@ -92,6 +92,8 @@ void weir_loop_post(struct weir_loop *loop, void (*fn)(void *ctx), void *ctx)
 
 void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms)
 {
+    /* seq_cst: with load, see arrive() in listener.c */
+    atomic_store_explicit(&loop->is_leaving, true, memory_order_seq_cst);
     /* release: whatever the caller changed before is seen by the loop while it drains. */
     atomic_store_explicit(&loop->stop, UINT64_C(1) + grace_ms, memory_order_release);
     uv_async_send(&loop->async);
@@ -99,9 +101,9 @@ void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms)
 
 void weir_loop_maybe_done(struct weir_loop *loop)
 {
-    /* acquire: pairs with the release of who hands a connection over; none is on its way. */
+    /* seq_cst: none is on its way, and none will be sent; see arrive() in listener.c */
     if (loop->is_draining && loop->conn_count == 0 &&
-        atomic_load_explicit(&loop->load, memory_order_acquire) == 0)
+        atomic_load_explicit(&loop->load, memory_order_seq_cst) == 0)
         uv_stop(&loop->uv);
 }
 
@@ -116,18 +118,6 @@ static void each_conn(struct weir_loop *loop, void (*fn)(struct weir_conn *conn)
             }
         }
     }
-}
-
-static void drain_conn(struct weir_conn *conn)
-{
-    const struct weir_protocol *protocol = conn->side->listener->protocol;
-    if (conn->phase == PHASE_LINGER || conn->is_finishing)
-        return;
-    if (protocol->drain != NULL)
-        protocol->drain(conn->state);
-    else
-        conn->is_finishing = true;
-    weir_conn_mark(conn);
 }
 
 static void doom_conn(struct weir_conn *conn)
@@ -153,11 +143,10 @@ static void obey_stop(struct weir_loop *loop)
         loop->is_draining = true;
         for (struct weir_listener *l = loop->listeners; l != NULL; l = l->next)
             weir_listener_shut(l);
-        each_conn(loop, drain_conn);
+        each_conn(loop, weir_conn_drain);
     }
     if (stop == 1)
         each_conn(loop, doom_conn);
-    weir_loop_maybe_done(loop);
 }
 
 /* ---- a turn ---- */
@@ -168,6 +157,7 @@ static void on_async(uv_async_t *async)
     weir_loop_enter(loop);
     take_posts(loop, loop);
     obey_stop(loop);
+    weir_loop_maybe_done(loop);
 }
 
 /* Timers ran before this, events come after it. */

@@ -177,7 +177,10 @@ static void draining_lets_protocols_say_goodbye(void **state)
     (void)state;
     rig_start(&rig, 2, &(struct weir_listen_options){.protocol = &rig_polite_protocol});
     int one = rig_client(&rig), two = rig_client(&rig);
-    rig_await(&rig.opened, 2);
+    rig_write(one, "a", 1);
+    rig_expect(one, "a");
+    rig_write(two, "a", 1);
+    rig_expect(two, "a");
     for (uint32_t i = 0; i < rig.loop_count; i++)
         weir_loop_stop(rig.loops[i], RIG_PATIENCE_S * 1000);
     rig_expect(one, "bye");
@@ -190,13 +193,54 @@ static void draining_lets_protocols_say_goodbye(void **state)
     assert_int_equal(atomic_load(&rig.drained), 2);
 }
 
+/* The kernel has said yes to it: so it is heard once, though we are leaving. */
+static void who_has_just_come_is_heard_before_the_end(void **state)
+{
+    struct rig rig;
+    (void)state;
+    rig_start(&rig, 2, &(struct weir_listen_options){.protocol = &rig_polite_protocol});
+    int silent = rig_client(&rig), late = rig_client(&rig);
+    rig_await(&rig.opened, 2);
+    for (uint32_t i = 0; i < rig.loop_count; i++)
+        weir_loop_stop(rig.loops[i], RIG_PATIENCE_S * 1000);
+    rig_write(late, "late", 4);
+    rig_expect(late, "latebye");
+    rig_expect_end(late);
+    rig_expect_end(silent);
+    close(late);
+    close(silent);
+    rig_join(&rig);
+}
+
+/* Clients come and go while the loops stop, one after the other: none is forgotten on its way. */
+static void connections_on_their_way_are_not_lost(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct rig rig;
+        int fds[8];
+        rig_start(&rig, 3, &(struct weir_listen_options){.protocol = &rig_polite_protocol});
+        for (int i = 0; i < 8; i++)
+            fds[i] = rig_client(&rig);
+        for (uint32_t i = rig.loop_count; i-- > 0;)
+            weir_loop_stop(rig.loops[i], RIG_PATIENCE_S * 1000);
+        for (int i = 0; i < 8; i++) {
+            rig_write(fds[i], "x", 1);
+            rig_expect(fds[i], "xbye");
+            close(fds[i]);
+        }
+        rig_join(&rig);
+    }
+}
+
 static void grace_ends(void **state)
 {
     struct rig rig;
     (void)state;
     rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_stubborn_protocol});
     int fd = rig_client(&rig);
-    rig_await(&rig.opened, 1);
+    rig_write(fd, "a", 1);
+    rig_expect(fd, "a");
     uint64_t before = rig_ms();
     rig_stop(&rig, 50);
     assert_true(rig_ms() - before >= 40);
@@ -211,7 +255,8 @@ static void a_second_stop_shortens_the_grace(void **state)
     (void)state;
     rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_stubborn_protocol});
     int fd = rig_client(&rig);
-    rig_await(&rig.opened, 1);
+    rig_write(fd, "a", 1);
+    rig_expect(fd, "a");
     weir_loop_stop(rig.loops[0], 3600 * 1000);
     rig_await(&rig.drained, 1);
     rig_stop(&rig, 0);
@@ -292,6 +337,8 @@ int main(void)
         cmocka_unit_test(a_turn_may_speak_to_who_has_ended),
         cmocka_unit_test(waking_gives_another_turn),
         cmocka_unit_test(draining_lets_protocols_say_goodbye),
+        cmocka_unit_test(who_has_just_come_is_heard_before_the_end),
+        cmocka_unit_test(connections_on_their_way_are_not_lost),
         cmocka_unit_test(grace_ends),
         cmocka_unit_test(a_second_stop_shortens_the_grace),
         cmocka_unit_test(a_closed_listener_keeps_its_connections),
