@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "algo/sketch.h"
 #include "engine/engine.h"
+#include "algo/sketch.h"
 
 #include "base/err.h"
 #include "engine/identity.h"

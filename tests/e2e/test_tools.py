@@ -36,7 +36,7 @@ def layer_faults(path, text):
     ("lib/rules/x.c", '"store/local.h"'),
     ("nginx/x.c", '"base/hash.h"'),
     ("lib/algo/x.c", "<yaml.h>"),
-    ("lib/engine/x.c", "<pthread.h>"),
+    ("lib/store/x.c", "<pthread.h>"),
     ("lib/rules/x.c", "<jansson.h>"),
 ])
 def test_a_layer_that_reaches_too_far_is_found(path, header):
