@@ -17,10 +17,10 @@ struct weir_bump {
     bool has_failed;
 };
 
-/* block: aligned to 16 bytes. */
+/* block: aligned to 16 bytes; or NULL, of no length. */
 static inline void weir_bump_init(struct weir_bump *bump, uint8_t *block, size_t len)
 {
-    *bump = (struct weir_bump){.next = block, .end = block + len};
+    *bump = (struct weir_bump){.next = block, .end = block ? block + len : NULL};
 }
 
 static inline void *weir_bump_alloc(struct weir_bump *bump, size_t len)

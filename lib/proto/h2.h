@@ -14,8 +14,8 @@
  * What a hostile peer can make us do is bounded: streams at once, bytes of headers and bodies held,
  * and two allowances, which time fills up again: of resets (rapid reset, CVE-2023-44487), and of
  * noise, which is every frame that is part of no request: settings, pings, priorities, window
- * updates, CONTINUATION, empty data.  (nghttp2 skips frames of unknown types unseen.)  A peer beyond
- * them is told ENHANCE_YOUR_CALM and let go.
+ * updates, CONTINUATION, empty data.  (nghttp2 skips frames of unknown types unseen.)  Who goes
+ * beyond is told ENHANCE_YOUR_CALM and let go.
  *
  * Purity: no I/O, no clock.  Memory: taken when a connection opens, when it has more streams open
  *         than ever before, and for bodies above WEIR_H2_INLINE bytes.

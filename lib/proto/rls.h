@@ -3,11 +3,11 @@
  *     RateLimitRequest  --decode-->  struct weir_request      borrows from the bytes
  *     struct weir_decision  --respond-->  how long  --pack-->  RateLimitResponse
  *
- * rls.proto says what the messages are.  They are read and written by hand (pb.h), since protobuf-c,
- * even on memory of its own, took a fifth of the whole request's time, copied every string, and let
- * a small message unfold into megabytes; what it makes of rls.proto is the oracle of our tests, and
- * writes what is rare.  As the Go service's decoder: known fields of a wrong type are skipped like
- * unknown ones, a message that comes twice is merged, text must be UTF-8.
+ * rls.proto says what the messages are.  They are read and written by hand (pb.h): protobuf-c, even
+ * on memory that cost nothing, took nearly a fifth of a request's instructions, copied all strings,
+ * and let a small message unfold into megabytes.  What it makes of rls.proto is the oracle of our
+ * tests, and writes what is rare.  As the Go service's decoder: known fields of a wrong type are
+ * skipped like unknown ones, a message that comes twice is merged, text must be UTF-8.
  *
  * What a decision means is the engine's; here only its form changes: durations in whole seconds,
  * rounded up, numbers that stop at 32 bits.
@@ -23,8 +23,8 @@
 
 #include <weir/weir.h>
 
-/* Where requests are decoded to, one behind the other.  An empty one has room for any request within
- * the maxima.  Large: for a stack that is not deep, and not to be set to zero. */
+/* Where requests are decoded to, one behind the other.  An empty one has room for any request
+ * within the maxima.  Large: for a stack that is not deep, and not to be set to zero. */
 struct weir_rls_room {
     uint32_t descriptor_count, entry_count;
     struct weir_descriptor descriptors[WEIR_DESCRIPTORS_MAX];

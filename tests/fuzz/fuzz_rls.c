@@ -56,6 +56,8 @@ static bool is_beyond_compare(struct weir_str message, int depth)
     struct weir_pb_field field = {0};
     uint32_t seen = 0;
     while (weir_pb_next(&r, &field)) {
+        if (depth == 1 && field.number == 4 && field.type != WEIR_PB_VARINT)
+            return true; /* protobuf-c reads a bool from whatever is there */
         if (field.number == lists[depth]) {
             if (field.type == WEIR_PB_BYTES && is_beyond_compare(field.bytes, depth + 1))
                 return true;

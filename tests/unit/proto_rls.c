@@ -406,8 +406,7 @@ static void utf8_is_what_the_rfc_says(void **state)
                                        "\xEE\x80\x80",
                                        "\xF0\x90\x80\x80",
                                        "\xF4\x8F\xBF\xBF",
-                                       "12345678\xC3\xA9"
-                                       "12345678"};
+                                       "12345678\xC3\xA9 2345678"};
     static const char *const bad[] = {"\x80",
                                       "\xC0\x80",
                                       "\xC1\xBF",
