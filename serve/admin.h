@@ -1,0 +1,50 @@
+/* admin.h - the admin listener: metrics, the rules as loaded, the state of keys.
+ *
+ *     front_admin.c    the connection: who may ask, routes, answers
+ *     admin_metrics.c  /metrics, in our names or envoyproxy/ratelimit's
+ *     admin_api.c      /rlconfig and /api/v1
+ *
+ * Who may ask: with admin_token, who bears it; without, who comes from this host, and names it by
+ * an address or as localhost: a browser that was lured here by another name (DNS rebinding) is
+ * sent away.  What changes something needs a header that no form or image can bring (CSRF).
+ *
+ * Answers are built in memory of their own: this is no data plane.
+ *
+ * Threads: the connection's.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVE_ADMIN_H
+#define WEIR_SERVE_ADMIN_H
+
+#include "base/buf.h"
+#include "proto/http1.h"
+#include "serve/service.h"
+
+#define WEIR_ADMIN_BODY_MAX                                                                        \
+    (3u << 20) /* bytes of an answer: what is beyond is left out, and told */
+
+struct weir_admin_call {
+    struct weir_worker *worker;
+    const struct weir_http1_request *request;
+    struct weir_str path;  /* without the query */
+    struct weir_str query; /* without the '?' */
+    const char *peer;
+    int status;
+    const char *content_type;
+    struct weir_buf body;
+};
+
+void weir_admin_metrics(struct weir_admin_call *call);
+
+/* All below /api/v1, and /rlconfig.  False: there is no such path. */
+bool weir_admin_api(struct weir_admin_call *call);
+
+/* The value of a name in the query, as it is written there; ptr is NULL where there is none. */
+struct weir_str weir_admin_param(struct weir_str query, const char *name);
+
+__attribute__((format(printf, 2, 3))) void weir_admin_add(struct weir_buf *to, const char *format,
+                                                          ...);
+/* A string of JSON, with its quotes. */
+void weir_admin_add_json(struct weir_buf *to, struct weir_str text);
+/* An answer of one line. */
+void weir_admin_say(struct weir_admin_call *call, int status, const char *text);
+
+#endif

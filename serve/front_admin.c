@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
+#include "serve/admin.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+struct front {
+    struct weir_conn *conn;
+    struct weir_worker *worker;
+    struct weir_http1 *http;
+    bool is_alive; /* net knows that the peer is sensible */
+    bool is_draining;
+};
+
+static const char endpoints[] =
+    "GET /metrics              Prometheus; ?format=ratelimit for envoyproxy/ratelimit's names\n"
+    "GET /rlconfig             rules, as envoyproxy/ratelimit lists them\n"
+    "GET /api/v1/rules         rules, as loaded\n"
+    "POST /api/v1/explain      {\"domain\", \"descriptors\"}: which rules, and what is left\n"
+    "GET /api/v1/key           ?domain=D&KEY=VALUE...: what is left\n"
+    "DELETE /api/v1/key        ?domain=D&KEY=VALUE...: forgets what was used\n"
+    "\n"
+    "What changes something needs the header X-Weir-Request, of any value.\n";
+
+/* ---- words ---- */
+
+void weir_admin_add(struct weir_buf *to, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    int len = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (len > 0)
+        weir_buf_add(to, (struct weir_str){.ptr = text,
+                                           .len = (size_t)len < sizeof(text) ? (size_t)len
+                                                                             : sizeof(text) - 1});
+}
+
+void weir_admin_add_json(struct weir_buf *to, struct weir_str text)
+{
+    weir_buf_add_char(to, '"');
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char c = (unsigned char)text.ptr[i];
+        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
+            weir_admin_add(to, "\\u%04x", c);
+        else
+            weir_buf_add_char(to, text.ptr[i]);
+    }
+    weir_buf_add_char(to, '"');
+}
+
+void weir_admin_say(struct weir_admin_call *call, int status, const char *text)
+{
+    call->status = status;
+    call->content_type = "text/plain; charset=utf-8";
+    weir_buf_cut(&call->body, 0);
+    weir_buf_add(&call->body, weir_str_of(text));
+}
+
+struct weir_str weir_admin_param(struct weir_str query, const char *name)
+{
+    size_t len = strlen(name);
+    while (query.len > 0) {
+        const char *end = memchr(query.ptr, '&', query.len);
+        size_t item = end ? (size_t)(end - query.ptr) : query.len;
+        if (item > len && memcmp(query.ptr, name, len) == 0 && query.ptr[len] == '=')
+            return (struct weir_str){.ptr = query.ptr + len + 1, .len = item - len - 1};
+        item += item < query.len;
+        query = (struct weir_str){.ptr = query.ptr + item, .len = query.len - item};
+    }
+    return (struct weir_str){0};
+}
+
+/* ---- who may ask ---- */
+
+static struct weir_str header_of(const struct weir_http1_request *request, const char *name)
+{
+    for (uint32_t i = 0; i < request->header_count; i++) {
+        const struct weir_http1_header *header = &request->headers[i];
+        if (header->name.len == strlen(name) &&
+            strncasecmp(header->name.ptr, name, header->name.len) == 0)
+            return header->value;
+    }
+    return (struct weir_str){0};
+}
+
+/* In time that depends on what was sent alone. */
+static bool bears(struct weir_str value, const char *token)
+{
+    static const char scheme[] = "Bearer ";
+    size_t len = strlen(token), skip = sizeof(scheme) - 1;
+    if (value.len < skip || strncasecmp(value.ptr, scheme, skip) != 0)
+        return false;
+    unsigned differs = value.len - skip != len;
+    for (size_t i = skip; i < value.len; i++)
+        differs |= (unsigned char)(value.ptr[i] ^ token[(i - skip) % len]);
+    return differs == 0;
+}
+
+static bool is_local(const char *peer)
+{
+    return strcmp(peer, "unix") == 0 || strncmp(peer, "127.", 4) == 0 || strcmp(peer, "::1") == 0;
+}
+
+static bool is_own_name(struct weir_str host)
+{
+    const char *colon = host.len > 0 && host.ptr[0] != '[' ? memchr(host.ptr, ':', host.len) : NULL;
+    size_t len = colon ? (size_t)(colon - host.ptr) : host.len;
+    if (len == 9 && strncasecmp(host.ptr, "localhost", 9) == 0)
+        return true;
+    for (size_t i = 0; i < len; i++)
+        if (!memchr("0123456789abcdefABCDEF.:[]", host.ptr[i], 26))
+            return false;
+    /* "cafe" is a name, though of the right letters. */
+    return len == 0 || host.ptr[0] == '[' || memchr(host.ptr, '.', len) != NULL;
+}
+
+/* NULL: they may; else why not. */
+static const char *refusal(struct weir_admin_call *call)
+{
+    const struct weir_http1_request *request = call->request;
+    const char *token = weir_service_settings(call->worker->service)->admin_token;
+    bool changes = !weir_str_eq(request->method, WEIR_STR("GET")) && !request->is_head;
+    call->status = 403;
+    if (token[0] != '\0' && !bears(header_of(request, "Authorization"), token)) {
+        call->status = 401;
+        return "401 the admin token, as Authorization: Bearer, is missing or wrong\n";
+    }
+    if (token[0] == '\0' && !is_local(call->peer))
+        return "403 from other hosts only with admin_token set\n";
+    if (token[0] == '\0' && !is_own_name(header_of(request, "Host")))
+        return "403 Host must be an address or localhost, where there is no admin_token\n";
+    if (changes && header_of(request, "X-Weir-Request").ptr == NULL)
+        return "403 what changes something needs the header X-Weir-Request\n";
+    call->status = 200;
+    return NULL;
+}
+
+/* ---- routes ---- */
+
+static void route(struct weir_admin_call *call)
+{
+    bool is_get = weir_str_eq(call->request->method, WEIR_STR("GET")) || call->request->is_head;
+    const char *why = refusal(call);
+    if (why != NULL) {
+        weir_admin_say(call, call->status, why);
+        weir_worker_add(call->worker, WEIR_FRONT_ADMIN, WEIR_FRONT_COUNT_BAD, 1);
+        WEIR_LOG(weir_service_log(call->worker->service), WEIR_LOG_WARN, "admin refused",
+                 WEIR_LOG_TEXT("peer", call->peer),
+                 WEIR_LOG_NUMBER("status", (uint64_t)call->status));
+        return;
+    }
+    weir_worker_add(call->worker, WEIR_FRONT_ADMIN, WEIR_FRONT_COUNT_REQUESTS, 1);
+    if (weir_str_eq(call->path, WEIR_STR("/")) && is_get)
+        weir_admin_say(call, 200, endpoints);
+    else if (weir_str_eq(call->path, WEIR_STR("/metrics")) && is_get)
+        weir_admin_metrics(call);
+    else if (!weir_admin_api(call))
+        weir_admin_say(call, 404, "404 page not found\n");
+}
+
+static void answer(struct front *front, struct weir_admin_call *call)
+{
+    char date[WEIR_HTTP1_DATE_LEN];
+    weir_http1_date(date, weir_loop_now(front->worker->loop) / UINT64_C(1000000000));
+    if (call->body.has_failed)
+        weir_admin_say(call, 500, "500 too long\n");
+    const struct weir_http1_answer answer = {
+        .status = call->status,
+        .date = {.ptr = date, .len = sizeof(date)},
+        .content_type = weir_str_of(call->content_type),
+        .lines = WEIR_STR("X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n"),
+        .body = weir_buf_str(&call->body),
+        .is_head = call->request->is_head,
+        .is_http10 = call->request->is_http10,
+        .keeps_open = call->request->keeps_open && !front->is_draining,
+    };
+    size_t cap = call->body.len + 1024;
+    char *buf = malloc(cap);
+    size_t len = buf ? weir_http1_answer_write(buf, cap, &answer) : 0;
+    if (len > 0)
+        weir_conn_send(front->conn, buf, len);
+    else
+        weir_conn_finish(front->conn);
+    free(buf);
+}
+
+static void serve(struct front *front, const struct weir_http1_request *request, int status)
+{
+    const char *mark =
+        memchr(request->target.ptr ? request->target.ptr : "", '?', request->target.len);
+    size_t path_len = mark ? (size_t)(mark - request->target.ptr) : request->target.len;
+    struct weir_admin_call call = {
+        .worker = front->worker,
+        .request = request,
+        .path = {.ptr = request->target.ptr, .len = path_len},
+        .peer = weir_conn_peer(front->conn),
+    };
+    if (mark)
+        call.query = (struct weir_str){mark + 1, request->target.len - path_len - 1};
+    weir_buf_init(&call.body, WEIR_ADMIN_BODY_MAX);
+    if (status == 0)
+        route(&call);
+    else
+        weir_admin_say(&call, status, "no request that is understood here\n");
+    answer(front, &call);
+    weir_buf_fini(&call.body);
+}
+
+static bool on_request(void *ctx, const struct weir_http1_request *request)
+{
+    struct front *front = ctx;
+    if (!front->is_alive)
+        weir_conn_alive(front->conn);
+    front->is_alive = true;
+    serve(front, request, 0);
+    return !front->is_draining;
+}
+
+static void on_refuse(void *ctx, int status)
+{
+    struct front *front = ctx;
+    const struct weir_http1_request nothing = {.keeps_open = false};
+    weir_worker_add(front->worker, WEIR_FRONT_ADMIN, WEIR_FRONT_COUNT_BAD, 1);
+    serve(front, &nothing, status);
+}
+
+static void on_go_on(void *ctx)
+{
+    struct front *front = ctx;
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    weir_conn_send(front->conn, text, sizeof(text) - 1);
+}
+
+static const struct weir_http1_calls calls = {on_request, on_refuse, on_go_on};
+
+/* ---- the connection ---- */
+
+static void front_close(void *state)
+{
+    struct front *front = state;
+    if (!front)
+        return;
+    weir_http1_free(front->http);
+    free(front);
+}
+
+static int front_open(void **state, void *ctx, struct weir_conn *conn)
+{
+    struct front *front = calloc(1, sizeof(*front));
+    (void)ctx;
+    if (!front || weir_http1_new(&front->http, &calls, front) != 0) {
+        front_close(front);
+        return WEIR_ERR_NOMEM;
+    }
+    front->conn = conn;
+    front->worker = weir_worker_of(conn);
+    *state = front;
+    return 0;
+}
+
+static int front_feed(void *state, const uint8_t *bytes, size_t len)
+{
+    struct front *front = state;
+    return weir_http1_feed(front->http, bytes, len);
+}
+
+static void front_drain(void *state)
+{
+    struct front *front = state;
+    front->is_draining = true;
+    if (!weir_http1_is_amid(front->http))
+        weir_conn_finish(front->conn);
+}
+
+const struct weir_protocol weir_front_admin = {
+    .name = "admin",
+    .open = front_open,
+    .feed = front_feed,
+    .drain = front_drain,
+    .close = front_close,
+};
