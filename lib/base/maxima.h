@@ -35,4 +35,9 @@
 #define WEIR_HTTP1_BODY_MAX (1u << 20)  /* bytes of a body: else 413 */
 #define WEIR_HTTP1_CODED_MAX (2u << 20) /* bytes of a chunked body with its framing: else 413 */
 
+#define WEIR_RESP_ARGS_MAX 64       /* arguments of a command over RESP, its name included */
+#define WEIR_RESP_BULK_MAX 8192     /* bytes of one of them */
+#define WEIR_RESP_COMMAND_MAX 32768 /* bytes of all of them */
+#define WEIR_RESP_INLINE_MAX 4096   /* bytes of an inline command */
+
 #endif

@@ -17,14 +17,10 @@
 #define WEIR_PROTO_RESP_H
 
 #include "base/buf.h"
+#include "base/maxima.h"
 #include "proto/text.h"
 
 #include <weir/weir.h>
-
-#define WEIR_RESP_ARGS_MAX 64       /* of a command, its name included */
-#define WEIR_RESP_BULK_MAX 8192     /* bytes of an argument */
-#define WEIR_RESP_COMMAND_MAX 32768 /* bytes of all arguments of a command */
-#define WEIR_RESP_INLINE_MAX 4096   /* bytes of an inline command */
 
 struct weir_resp_command {
     uint32_t count; /* at least 1 */
