@@ -180,11 +180,9 @@ uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, union weir_u16
         return WEIR_EXTENT_NONE;
     uint64_t units = units_for(cells);
     uint64_t now_s = now_ns / WEIR_NS_PER_S;
-    uint64_t count = __atomic_add_fetch(&table->claims, 1, __ATOMIC_RELAXED);
     uint64_t slot = (uint64_t)(home - &table->buckets[0].slot[0]);
     union weir_u16b whose = {
-        .lo =
-            fp << WEIR_FP_SHIFT | (weir_mix64(table->nonce ^ count) & NONCE_MASK) | 1, /* never 0 */
+        .lo = fp << WEIR_FP_SHIFT | (weir_table_unique(table) & NONCE_MASK) | 1, /* never 0 */
         .hi = slot << 24 | (now_s & 0xffffff),
     };
     *owner = whose.lo;

@@ -110,11 +110,15 @@ static uint64_t now_cycles(void)
 #endif
 }
 
-static union weir_u16b new_claim(struct weir_table *table, uint64_t fp, uint64_t now_ns)
+uint64_t weir_table_unique(struct weir_table *table)
 {
     uint64_t count = __atomic_add_fetch(&table->claims, 1, __ATOMIC_RELAXED);
-    uint64_t nonce = weir_mix64(table->nonce + count + (now_cycles() << 20)) &
-                     0x3ffff; /* the class and body bits of hi */
+    return weir_mix64(table->nonce + count + (now_cycles() << 20));
+}
+
+static union weir_u16b new_claim(struct weir_table *table, uint64_t fp, uint64_t now_ns)
+{
+    uint64_t nonce = weir_table_unique(table) & 0x3ffff; /* the class and body bits of hi */
     return (union weir_u16b){.hi = fp << WEIR_FP_SHIFT | (uint64_t)WEIR_KIND_CLAIM << 18 | nonce,
                              .lo = now_ns};
 }
