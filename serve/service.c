@@ -238,6 +238,15 @@ static int start_workers(struct weir_service *service)
     return 0;
 }
 
+static int start_statsd(struct weir_service *service)
+{
+    char why[256] = "";
+    int err = weir_statsd_new(&service->statsd, service, service->loops[0], why, sizeof(why));
+    if (err != 0)
+        weir_service_complain("statsd: %s", why);
+    return err;
+}
+
 static void say_ready(struct weir_service *service)
 {
     for (size_t i = 0; i < service->listener_count; i++) {
@@ -413,6 +422,7 @@ static void fini(struct weir_service *service)
             weir_loop_stop(service->workers[i].loop, 0);
     for (uint32_t i = 0; i < service->worker_count; i++)
         weir_worker_join(&service->workers[i]);
+    weir_statsd_free(service->statsd); /* it reads the workers' counts */
     for (size_t i = 0; i < service->listener_count; i++)
         weir_listener_free(service->listeners[i].listener);
     for (uint32_t i = 0; i < service->worker_count; i++)
@@ -452,6 +462,8 @@ int weir_service_run(const struct weir_settings *settings, const char *const *fl
         err = make_workers(&service);
     if (err == 0)
         err = weir_service_listen(&service);
+    if (err == 0)
+        err = start_statsd(&service);
     if (err == 0)
         err = start_workers(&service);
     if (err == 0) {

@@ -7,6 +7,7 @@
 #include "serve/http_options.h"
 #include "serve/notify.h"
 #include "serve/service.h"
+#include "serve/statsd.h"
 
 struct weir_service_listener {
     struct weir_service *service;
@@ -26,6 +27,7 @@ struct weir_service {
     struct weir_service_listener listeners[WEIR_FRONTS];
     size_t listener_count;
     struct weir_notify notify;
+    struct weir_statsd *statsd; /* NULL: off */
     struct weir_http_options http;
     int signal_fd, done_fd;
     bool is_started;       /* errors go to the log; before, as plain lines */

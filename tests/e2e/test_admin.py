@@ -242,3 +242,26 @@ def test_nonsense_is_refused(weir, data):
             pass
     assert re.match(rb"HTTP/1\.[01] 4\d\d |HTTP/1\.[01] 505 ", answer)
     assert ask(weir, "/").status == 200
+
+
+# ---- StatsD ----
+
+def test_statsd_hears_of_what_has_grown(tmp_path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        flags = ["--statsd", f"127.0.0.1:{server.getsockname()[1]}", "--statsd-interval", "100ms"]
+        with Service(tmp_path, RULES, listeners=("http",), flags=flags) as weir:
+            spend(weir, ("user", "a"), hits=2)
+            spend(weir, ("user", "a"), hits=2)
+            spend(weir, ("odd", 'a"b\\c'))
+            heard = {}
+            while 'ratelimit.service.rate_limit.api.odd_a"b\\c.total_hits' not in heard:
+                data = server.recv(65536)
+                assert len(data) <= 1400
+                for line in data.decode().splitlines():
+                    name, value = re.fullmatch(r"([^:|]+):(\d+)\|c", line).groups()
+                    heard[name] = heard.get(name, 0) + int(value)
+    prefix = "ratelimit.service.rate_limit.api.user."
+    assert heard[prefix + "total_hits"] == 4 and heard[prefix + "over_limit"] == 1
+    assert heard[prefix + "within_limit"] == 2 and heard["ratelimit.service.config_load_success"] == 1

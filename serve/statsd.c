@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/statsd.h"
+
+#include "base/str.h"
+#include "engine/engine.h"
+#include "engine/publish.h"
+#include "net/datagram.h"
+#include "proto/text.h"
+#include "serve/service.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define DATAGRAM_LEN 1400 /* below what Ethernet carries in one piece */
+
+struct weir_statsd {
+    int fd;
+    struct weir_service *service;
+    uint64_t rules[WEIR_STATS_RULES_MAX + 1][WEIR_COUNTERS]; /* as last sent, by rule->stat */
+    uint64_t loads, calls;
+    struct weir_text text;
+    char datagram[DATAGRAM_LEN];
+};
+
+static void send_datagram(struct weir_statsd *statsd)
+{
+    size_t len = weir_text_len(&statsd->text);
+    if (len > 0)
+        (void)weir_datagram_send(statsd->fd, statsd->datagram, len); /* lost is lost */
+    statsd->text = weir_text_in(statsd->datagram, sizeof(statsd->datagram));
+}
+
+static void write_line(struct weir_text *text, const char *prefix, struct weir_str path,
+                       const char *suffix, uint64_t delta)
+{
+    weir_text_put(text, weir_str_of(prefix));
+    for (size_t i = 0; i < path.len; i++) { /* what would end a name becomes a part of it */
+        char c = path.ptr[i];
+        weir_text_put_char(text, c == ':' || c == '|' || (unsigned char)c < ' ' ? '_' : c);
+    }
+    weir_text_put(text, weir_str_of(suffix));
+    weir_text_put_char(text, ':');
+    weir_text_put_number(text, delta);
+    WEIR_TEXT_PUT(text, "|c\n");
+}
+
+/* One counter, if it has grown.  A name longer than a datagram is left out. */
+static void put(struct weir_statsd *statsd, const char *prefix, struct weir_str path,
+                const char *suffix, uint64_t *last, uint64_t now)
+{
+    uint64_t delta = now - *last;
+    *last = now;
+    for (int try = 0; delta > 0 && try < 2; try++) {
+        struct weir_text before = statsd->text;
+        write_line(&statsd->text, prefix, path, suffix, delta);
+        if (!statsd->text.has_overflowed)
+            return;
+        statsd->text = before;
+        send_datagram(statsd);
+    }
+}
+
+static void put_rules(struct weir_statsd *statsd, bool is_sent)
+{
+    static const char *const names[WEIR_COUNTERS] = {
+        [WEIR_COUNTER_TOTAL_HITS] = ".total_hits",   [WEIR_COUNTER_OVER_LIMIT] = ".over_limit",
+        [WEIR_COUNTER_NEAR_LIMIT] = ".near_limit",   [WEIR_COUNTER_WITHIN_LIMIT] = ".within_limit",
+        [WEIR_COUNTER_SHADOW_MODE] = ".shadow_mode", [WEIR_COUNTER_BY_SKETCH] = NULL,
+    };
+    struct weir *w = weir_service_engine(statsd->service);
+    struct weir_published *p = weir_publish_borrow(w);
+    uint32_t count = p->rules ? weir_rules_count(p->rules) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weir_rule *rule = weir_rules_at(p->rules, i);
+        if (rule->stat == 0 || rule->stat > WEIR_STATS_RULES_MAX)
+            continue;
+        for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
+            uint64_t *last = &statsd->rules[rule->stat][c];
+            uint64_t now = weir_stats_read(w->table, rule->stat, c);
+            if (is_sent && names[c] != NULL)
+                put(statsd, "ratelimit.service.rate_limit.", rule->info.id, names[c], last, now);
+            *last = now;
+        }
+    }
+    weir_publish_return(w, p);
+}
+
+static void flush(void *ctx)
+{
+    struct weir_statsd *statsd = ctx;
+    struct weir_str none = {0};
+    put_rules(statsd, true);
+    put(statsd, "ratelimit.service.config_load_success", none, "", &statsd->loads,
+        weir_rules_generation(weir_service_engine(statsd->service)));
+    put(statsd, "ratelimit_server.ShouldRateLimit.total_requests", none, "", &statsd->calls,
+        weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS));
+    send_datagram(statsd);
+}
+
+int weir_statsd_new(struct weir_statsd **out, struct weir_service *service, struct weir_loop *loop,
+                    char *why, size_t why_len)
+{
+    const struct weir_settings *settings = weir_service_settings(service);
+    *out = NULL;
+    if (settings->statsd[0] == '\0' || strcmp(settings->statsd, "off") == 0)
+        return 0;
+    struct weir_statsd *statsd = calloc(1, sizeof(*statsd));
+    if (statsd == NULL) {
+        snprintf(why, why_len, "out of memory");
+        return WEIR_ERR_NOMEM;
+    }
+    int err = weir_datagram_open(&statsd->fd, settings->statsd, why, why_len);
+    if (err != 0) {
+        free(statsd);
+        return err;
+    }
+    statsd->service = service;
+    statsd->text = weir_text_in(statsd->datagram, sizeof(statsd->datagram));
+    put_rules(statsd, false); /* what was counted before we came has been sent by others */
+    struct weir_loop_timer *timer;
+    err = weir_loop_every(loop, &timer, (uint32_t)settings->statsd_interval, flush, statsd);
+    if (err != 0) {
+        snprintf(why, why_len, "%s", weir_strerror(err));
+        close(statsd->fd);
+        free(statsd);
+        return err;
+    }
+    *out = statsd;
+    return 0;
+}
+
+void weir_statsd_free(struct weir_statsd *statsd)
+{
+    if (statsd == NULL)
+        return;
+    flush(statsd);
+    close(statsd->fd);
+    free(statsd);
+}
