@@ -368,7 +368,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
         .reset_header = weir_str_of(settings->reset_header),
         .has_metadata = settings->dynamic_metadata,
     };
-    int err = weir_h2_new(&front->h2, &events, front);
+    int err = weir_h2_new(&front->h2, &events, front, &front->worker->pool);
     if (err) {
         free(front);
         return err;

@@ -86,6 +86,7 @@ void weir_worker_fini(struct weir_worker *worker)
     WEIR_ASSERT(!worker->is_started);
     weir_loop_free(worker->loop);
     weir_session_close(worker->session);
+    weir_pool_fini(&worker->pool); /* the loop's connections are gone */
     worker->loop = NULL;
     worker->session = NULL;
 }

@@ -13,6 +13,7 @@
 
 #include "base/maxima.h"
 #include "net/net.h"
+#include "proto/pool.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,6 +45,7 @@ struct weir_worker {
     struct weir_session *session;
     uint32_t number;
     uint64_t ids;                            /* given to connections */
+    struct weir_pool pool;                   /* for small blocks of memory */
     struct weir_front_grpc_conn *grpc_conns; /* all that are open, for health's sake */
     /* The service's own. */
     bool is_started;

@@ -256,8 +256,29 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
 
 /* ---- a connection ---- */
 
-static int make_session(struct weir_h2 *h2)
+static void *pool_malloc(size_t len, void *pool)
 {
+    return weir_pool_alloc(pool, len);
+}
+
+static void *pool_calloc(size_t count, size_t len, void *pool)
+{
+    return weir_pool_zeroed(pool, count, len);
+}
+
+static void *pool_realloc(void *ptr, size_t len, void *pool)
+{
+    return weir_pool_resize(pool, ptr, len);
+}
+
+static void pool_free(void *ptr, void *pool)
+{
+    weir_pool_free(pool, ptr);
+}
+
+static int make_session(struct weir_h2 *h2, struct weir_pool *pool)
+{
+    nghttp2_mem mem = {pool, pool_malloc, pool_free, pool_calloc, pool_realloc};
     nghttp2_session_callbacks *calls = NULL;
     nghttp2_option *option = NULL;
     if (nghttp2_session_callbacks_new(&calls) != 0 || nghttp2_option_new(&option) != 0) {
@@ -271,7 +292,7 @@ static int make_session(struct weir_h2 *h2)
     nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_stream_close);
     nghttp2_option_set_no_closed_streams(option, 1); /* kept only for priorities, which we ignore */
-    int failed = nghttp2_session_server_new2(&h2->session, calls, h2, option);
+    int failed = nghttp2_session_server_new3(&h2->session, calls, h2, option, &mem);
     nghttp2_option_del(option);
     nghttp2_session_callbacks_del(calls);
     return failed ? WEIR_ERR_NOMEM : 0;
@@ -291,7 +312,8 @@ static int greet(nghttp2_session *session)
     return 0;
 }
 
-int weir_h2_new(struct weir_h2 **out, const struct weir_h2_events *events, void *ctx)
+int weir_h2_new(struct weir_h2 **out, const struct weir_h2_events *events, void *ctx,
+                struct weir_pool *pool)
 {
     struct weir_h2 *h2 = calloc(1, sizeof(*h2));
     if (!h2)
@@ -301,7 +323,7 @@ int weir_h2_new(struct weir_h2 **out, const struct weir_h2_events *events, void 
     h2->why = "";
     h2->resets = WEIR_H2_RESETS_BURST;
     h2->noise = WEIR_H2_NOISE_BURST;
-    int err = make_session(h2);
+    int err = make_session(h2, pool);
     if (!err)
         err = greet(h2->session);
     if (err) {

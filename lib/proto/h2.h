@@ -24,6 +24,8 @@
 #ifndef WEIR_PROTO_H2_H
 #define WEIR_PROTO_H2_H
 
+#include "proto/pool.h"
+
 #include <stdbool.h>
 #include <weir/weir.h>
 
@@ -86,8 +88,9 @@ struct weir_h2_events {
     void (*close)(void *ctx, struct weir_h2_stream *stream);
 };
 
+/* pool: where nghttp2's memory comes from; it outlives the connection. */
 WEIR_MUST_CHECK int weir_h2_new(struct weir_h2 **out, const struct weir_h2_events *events,
-                                void *ctx);
+                                void *ctx, struct weir_pool *pool);
 void weir_h2_free(struct weir_h2 *h2); /* tells close() of what is still open; also NULL */
 
 /* Bytes from the peer, all consumed.  0, or negative: flush, then close the connection; why() says

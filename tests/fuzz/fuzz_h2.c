@@ -121,11 +121,12 @@ static bool feed(struct server *server, const void *bytes, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
 {
+    static struct weir_pool pool;
     struct server server = {.now_ns = UINT64_C(1700000000000000000)};
     if (len == 0)
         return 0;
     size_t step = 1 + (size_t)(bytes[0] & 0x3F) * 4;
-    WEIR_ASSERT(weir_h2_new(&server.h2, &events, &server) == 0);
+    WEIR_ASSERT(weir_h2_new(&server.h2, &events, &server, &pool) == 0);
     bool is_open = true;
     if (bytes[0] & 0x40)
         is_open = feed(&server, PREFACE, sizeof(PREFACE) - 1);

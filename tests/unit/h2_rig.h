@@ -35,6 +35,7 @@ struct response {
 
 struct rig {
     struct weir_h2 *server;
+    struct weir_pool pool;
     nghttp2_session *client;
     const uint8_t *client_body; /* of the next request */
     size_t client_body_len;
@@ -116,7 +117,7 @@ static inline struct rig *rig_new(const struct weir_h2_events *events, void *ctx
     r->to_client = calloc(1, sizeof(*r->to_client));
     r->now_ns = RIG_NOW_NS;
     r->goaway = UINT32_MAX;
-    assert_int_equal(weir_h2_new(&r->server, events, ctx ? ctx : r), 0);
+    assert_int_equal(weir_h2_new(&r->server, events, ctx ? ctx : r, &r->pool), 0);
     nghttp2_session_callbacks_new(&calls);
     nghttp2_session_callbacks_set_on_header_callback(calls, rig_on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, rig_on_data);
@@ -131,6 +132,7 @@ static inline struct rig *rig_new(const struct weir_h2_events *events, void *ctx
 static inline void rig_free(struct rig *r)
 {
     weir_h2_free(r->server);
+    weir_pool_fini(&r->pool);
     nghttp2_session_del(r->client);
     free(r->responses);
     free(r->to_server);

@@ -218,7 +218,7 @@ static void an_http1_request_is_no_preface(void **state)
     static const char get[] = "GET / HTTP/1.1\r\nHost: weir\r\n\r\n";
     struct weir_h2 *h2;
     (void)state;
-    assert_int_equal(weir_h2_new(&h2, &events, NULL), 0);
+    assert_int_equal(weir_h2_new(&h2, &events, NULL, &r->pool), 0);
     assert_int_equal(weir_h2_feed(h2, (const uint8_t *)get, sizeof(get) - 1, RIG_NOW_NS),
                      WEIR_ERR_INVALID);
     assert_true(strlen(weir_h2_why(h2)) > 0);
