@@ -338,10 +338,12 @@ void weir_h2_free(struct weir_h2 *h2)
 {
     if (!h2)
         return;
-    while (h2->open) { /* nghttp2 does not tell of streams that are open when a session ends */
-        struct weir_h2_stream *s = h2->open;
+    /* nghttp2 does not tell of streams that are open when a session ends. */
+    for (struct weir_h2_stream *s = h2->open, *after; s; s = after) {
+        after = s->after;
         h2->events->close(h2->ctx, s);
-        stream_give_back(h2, s);
+        body_release(h2, s);
+        free(s);
     }
     nghttp2_session_del(h2->session);
     while (h2->free) {

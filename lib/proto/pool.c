@@ -40,13 +40,14 @@ static void *bytes_of(struct weir_pool_block *block)
 
 static size_t class_of(size_t len)
 {
-    size_t class = (len + HEAD - 1) / STEP;
-    return IS_SANITIZED || class > LARGE ? LARGE : class;
+    if (IS_SANITIZED || len > STEP * WEIR_POOL_CLASSES - HEAD)
+        return LARGE;
+    return (len + HEAD - 1) / STEP;
 }
 
 void *weir_pool_alloc(struct weir_pool *pool, size_t len)
 {
-    size_t class = len > STEP * WEIR_POOL_CLASSES ? LARGE : class_of(len);
+    size_t class = class_of(len);
     struct weir_pool_block *block;
     if (class < LARGE && pool->free[class]) {
         block = pool->free[class];
