@@ -1,9 +1,11 @@
-/* accuracy.c - how often the weighted sliding counter decides otherwise than the log, on one trace.
+/* accuracy.c - how often the weighted sliding counter decides otherwise than the log, on one
+ * trace.
  *
- * Keys by Zipf's law, arrivals by Poisson's, every hundredth request a burst of its key.  How much differs
- * depends on how much is over its limit at all: under the limit the two agree, and far above it they admit as many, but not
- * the same ones.  So two traces: one where hardly a key is over its limit, as where Cloudflare published 0.003%
- * (400 million requests of 270,000 sources), and one where every fifteenth request must be refused.
+ * Keys by Zipf's law, arrivals by Poisson's, every hundredth request a burst of its key.  How
+ * much differs depends on how much is over its limit at all: under the limit the two agree, and
+ * far above it they admit as many, but not the same ones.  So two traces: one where hardly a
+ * key is over its limit, as where Cloudflare published 0.003% (400 million requests of 270,000
+ * sources), and one where every fifteenth request must be refused.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_rig.h"

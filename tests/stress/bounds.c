@@ -1,4 +1,5 @@
-/* bounds.c - the most that passes in any rolling window, for each algorithm and kind of traffic, beside its bound.
+/* bounds.c - the most that passes in any rolling window, for each algorithm and kind of
+ * traffic, beside its bound.
  *
  * In virtual time, through the store.  A line for each, to be compared with docs/algorithms.md:
  *

@@ -1,5 +1,5 @@
-/* exact_many_keys.c - eight threads, and eight processes, on many keys at once, and on keys that none of them
- * has ever seen, released from a barrier: each key passes exactly its limit.
+/* exact_many_keys.c - eight threads, and eight processes, on many keys at once, and on keys
+ * that none of them has ever seen, released from a barrier: each key passes exactly its limit.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "exact_rig.h"
@@ -35,7 +35,8 @@ static void hit_many(const struct rig_crew *crew, struct weir_table *table, uint
     }
 }
 
-/* In each round all workers ask for the same keys in the same order, each key for the first time. */
+/* In each round all workers ask for the same keys in the same order, each key for the first
+ * time. */
 static void hit_fresh(const struct rig_crew *crew, struct weir_table *table, uint32_t worker)
 {
     const struct about *about = crew->about;

@@ -64,7 +64,8 @@ static void eight_threads_on_one_key_pass_exactly_the_limit(void **state)
     check_all_kinds(RIG_THREADS, rig_seed());
 }
 
-/* Takes a slot, checks that no more than the limit are out, and gives it back; now and then renews it. */
+/* Takes a slot, checks that no more than the limit are out, and gives it back; now and then
+ * renews it. */
 static void churn(const struct rig_crew *crew, struct weir_table *table, uint32_t worker)
 {
     const struct about *about = crew->about;

@@ -1,5 +1,6 @@
-/* exact_sketch.c - counting: approximate, by eight threads and eight processes at once: never above the bound of any
- * key, and on few keys in a wide sketch not below it by more than what raced.
+/* exact_sketch.c - counting: approximate, by eight threads and eight processes at once: never
+ * above the bound of any key, and on few keys in a wide sketch not below it by more than what
+ * raced.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/sketch.h"

@@ -1,14 +1,16 @@
-/* false_refusals.c - after a flood of ten times the slots, how many keys that used nothing are refused?
+/* false_refusals.c - after a flood of ten times the slots, how many keys that used nothing are
+ * refused?
  *
- * Predicted and measured side by side, with the sizes that weir chooses.  The prediction is the fluid limit of
- * conservative update: with r rows and a load of tau keys for each cell of a row, x_k being the share of cells at
- * k or more,
+ * Predicted and measured side by side, with the sizes that weir chooses.  The prediction is the
+ * fluid limit of conservative update: with r rows and a load of tau keys for each cell of a
+ * row, x_k being the share of cells at k or more,
  *
- *     d x_k / d tau = (x_{k-1} - x_k) * x_{k-1}^(r-1)      x_0 = 1;  a fresh key reads k or more: x_k^r
+ *     d x_k / d tau = (x_{k-1} - x_k) * x_{k-1}^(r-1)    x_0 = 1;  a fresh key reads >= k: x_k^r
  *
- * because a key raises a cell from k-1 to k iff that cell is at k-1 and the least of its cells is.  Keys that read the
- * sketch a while before they are charged to it read a little less.  A bucket's debts of different length lie in
- * cells of their own, so it reads more of the small ones and less of the large.
+ * because a key raises a cell from k-1 to k iff that cell is at k-1 and the least of its cells
+ * is.  Keys that read the sketch a while before they are charged to it read a little less.  A
+ * bucket's debts of different length lie in cells of their own, so it reads more of the small
+ * ones and less of the large.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_rig.h"

@@ -1,13 +1,16 @@
-/* full_table.c - a flood of ten times the slots in fresh keys: nothing that was used is forgiven, to any key.
+/* full_table.c - a flood of ten times the slots in fresh keys: nothing that was used is
+ * forgiven, to any key.
  *
- * Every kind of state, with different windows, in one small table: victims use 999 of 1000, then threads
- * flood the table so that every victim has to leave it, many times over, and then the victims come back.
+ * Every kind of state, with different windows, in one small table: victims use 999 of 1000,
+ * then threads flood the table so that every victim has to leave it, many times over, and then
+ * the victims come back.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_rig.h"
 
 #define L 1000u
-/* Of each kind: few among the cells, for two of them that meet in a flooding key are both raised by it. */
+/* Of each kind: few among the cells, for two of them that meet in a flooding key are both
+ * raised by it. */
 #define VICTIMS 200u
 #define NOW_NS (RIG_START_NS + 1)
 
@@ -65,7 +68,8 @@ static uint64_t victim_key(uint64_t seed, size_t kind, uint64_t n)
     return rig_key(seed + 1000 + kind, n);
 }
 
-/* Two workers flood with keys of their own, the others all with the same ones, which pass once: L = 1. */
+/* Two workers flood with keys of their own, the others all with the same ones, which pass once:
+ * L = 1. */
 static void flood(const struct rig_crew *crew, struct weir_table *table, uint32_t worker)
 {
     const struct about *about = crew->about;
@@ -168,8 +172,8 @@ static void threads_that_flood_a_table_forgive_nobody(void **state)
     (void)check(RIG_THREADS, MIXED);
 }
 
-/* Of rules that differ a thousandfold, the small ones are refused early where they share cells with the
- * large ones; a rule alone is not. */
+/* Of rules that differ a thousandfold, the small ones are refused early where they share cells
+ * with the large ones; a rule alone is not. */
 static void a_flood_of_its_own_kind_leaves_a_key_what_it_had(void **state)
 {
     (void)state;

@@ -1,8 +1,9 @@
 /* kill9.c - processes are killed at random instants while others work on the same table.
  *
- * Before a worker asks it notes so in shared memory, and when it has been told yes it notes that: so what the table
- * admitted is known to the unit, but for the hits in flight when their worker was killed.  The time is
- * the parent's and moves on, so that leases expire and extents of the dead can be told.
+ * Before a worker asks it notes so in shared memory, and when it has been told yes it notes
+ * that: so what the table admitted is known to the unit, but for the hits in flight when their
+ * worker was killed.  The time is the parent's and moves on, so that leases expire and extents
+ * of the dead can be told.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_rig.h"
@@ -19,7 +20,8 @@ struct note {
     uint64_t asked, told; /* told: and they were let pass */
 };
 
-/* Every so many kills the workers turn to other keys, so that there is always something left to admit. */
+/* Every so many kills the workers turn to other keys, so that there is always something left to
+ * admit. */
 #define EPOCH_KILLS 8u
 #define EPOCHS_MAX 126u
 

@@ -1,7 +1,9 @@
-/* memory.c - what a key costs: the whole file, divided by the keys that are still found exactly.
+/* memory.c - what a key costs: the whole file, divided by the keys that are still found
+ * exactly.
  *
- * Tables with slots for N keys at 80% load, a byte of sketch beside each slot, and as little of all else as weir makes.  Overflow is the share of
- * keys that had to leave though the table is not full: it is measured at other loads, too.
+ * Tables with slots for N keys at 80% load, a byte of sketch beside each slot, and as little of
+ * all else as weir makes.  Overflow is the share of keys that had to leave though the table is
+ * not full: it is measured at other loads, too.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "store_rig.h"

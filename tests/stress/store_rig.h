@@ -3,8 +3,8 @@
  *     struct rig_crew crew = {.path = path, .work = hit_one_key, .shared = counters};
  *     rig_run(&crew, RIG_PROCESSES);
  *
- * Threads share one table handle; each process opens the file itself, as strangers would.  What a crew
- * counts it counts in memory from rig_shared(), which both kinds see.
+ * Threads share one table handle; each process opens the file itself, as strangers would.  What
+ * a crew counts it counts in memory from rig_shared(), which both kinds see.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_TESTS_STORE_RIG_H

@@ -1,5 +1,5 @@
-/* store_kinds.c - take, look, give, release and renew on every kind of state; what is kept when a key
- * has to leave, when a rate changes, and when a table is given another size.
+/* store_kinds.c - take, look, give, release and renew on every kind of state; what is kept when
+ * a key has to leave, when a rate changes, and when a table is given another size.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../stress/store_rig.h"
@@ -135,8 +135,8 @@ static void flood(struct weir_table *table, uint64_t now_ns)
         (void)rig_take(table, &limit, rig_key(77, n), now_ns, 1);
 }
 
-/* One thread's clock is read a second before another's: the key leaves the table by the later, around the end of its
- * window, and comes back by the earlier. */
+/* One thread's clock is read a second before another's: the key leaves the table by the later,
+ * around the end of its window, and comes back by the earlier. */
 static void a_key_that_left_is_not_forgiven_by_a_clock_that_lags(void **state)
 {
     (void)state;
