@@ -1,9 +1,10 @@
 /* coarse.h - what counts for a wide state when there is no extent left for it.
  *
- * Two counters in the slot itself, unweighted: what passed in this window and the one before.  It
- * refuses early (at worst it holds a rolling window of 2W to L, or to a million), and never passes more
- * than the wide state would have.  The counters are those of an inline sliding counter, so that either is
- * read as the other when a limit is changed; at its maximum a counter means that or more.
+ * Two counters in the slot itself, unweighted: what passed in this window and the one before.
+ * It refuses early (at worst it holds a rolling window of 2W to L, or to a million), and never
+ * passes more than the wide state would have.  The counters are those of an inline sliding
+ * counter, so that either is read as the other when a limit is changed; at its maximum a
+ * counter means that or more.
  *
  * Purity: no clock, no malloc, no I/O.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_STORE_COARSE_H

@@ -175,8 +175,8 @@ static union weir_u16b step_coarse(struct weir_call *c, uint64_t fp, union weir_
                           slide.previous << 21 | slide.current);
 }
 
-/* What a coarse slot looks like that starts with these counts.  One that does not fit is full, and says
- * so by its greatest number. */
+/* What a coarse slot looks like that starts with these counts.  One that does not fit is full,
+ * and says so by its greatest number. */
 static union weir_u16b coarse_seed(const struct weir_call *c, uint64_t fp,
                                    struct weir_seed_counts seed)
 {
@@ -214,7 +214,8 @@ static void answer_untraced(struct weir_call *c, uint64_t fp)
     (void)step(c, &w, zero); /* an empty log reads no cell */
 }
 
-/* Writes a state into a new extent, takes the hits, and swaps what the slot held for a link to it. */
+/* Writes a state into a new extent, takes the hits, and swaps what the slot held for a link to
+ * it. */
 static bool install(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union weir_u16b old,
                     const struct wide *w, struct weir_seed_counts seed)
 {
@@ -257,8 +258,9 @@ static bool first(struct weir_call *c, const struct weir_home *home)
     return false;
 }
 
-/* A coarse state, or one of before the limit was raised, gets an extent if there is one by now.  Asked
- * when a window begins, and when the coarse counters are too small: not by every refusal. */
+/* A coarse state, or one of before the limit was raised, gets an extent if there is one by
+ * now.  Asked when a window begins, and when the coarse counters are too small: not by every
+ * refusal. */
 static bool refine(struct weir_call *c, uint64_t fp, union weir_u16b *slot, union weir_u16b value)
 {
     struct weir_slide slide = coarse_of(value);
@@ -280,8 +282,8 @@ static bool refine(struct weir_call *c, uint64_t fp, union weir_u16b *slot, unio
     return false;
 }
 
-/* Copies a frozen state into an extent that is large enough.  The cells keep their order.  False: the extent
- * is no longer ours, or the state no longer what it was. */
+/* Copies a frozen state into an extent that is large enough.  The cells keep their order.
+ * False: the extent is no longer ours, or the state no longer what it was. */
 static bool copy_state(const struct wide *from, union weir_u16b frozen, const struct wide *to)
 {
     frozen.hi &= ~WEIR_CONTROL_FROZEN;

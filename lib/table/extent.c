@@ -36,8 +36,8 @@ static bool take_chunk(struct weir_table *table, uint64_t chunk, uint32_t class)
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Takes `count` chunks in a row from `first` on; gives back what it got if one is taken.  The first comes last:
- * as soon as it has its class, others may claim the object that begins there. */
+/* Takes `count` chunks in a row from `first` on; gives back what it got if one is taken.  The
+ * first comes last: as soon as it has its class, others may claim the object that begins there. */
 static bool take_run(struct weir_table *table, uint64_t first, uint64_t count, uint32_t class,
                      uint32_t rest)
 {
@@ -106,8 +106,9 @@ uint32_t weir_extent_capacity(const struct weir_table *table, uint32_t unit)
     return cells < WEIR_EXTENT_CELLS_MAX ? (uint32_t)cells : WEIR_EXTENT_CELLS_MAX;
 }
 
-/* Whether its process died between claiming and linking, or between unlinking and giving back.  It may
- * as well be asleep; so a claim of the key that it might still swap for a link is taken from under it first. */
+/* Whether its process died between claiming and linking, or between unlinking and giving back.
+ * It may as well be asleep; so a claim of the key that it might still swap for a link is taken
+ * from under it first. */
 static bool is_orphan(struct weir_table *table, union weir_u16b whose, uint64_t now_s)
 {
     uint64_t age_s = (now_s - whose.hi) & 0xffffff;
@@ -139,7 +140,8 @@ bool weir_extent_store_control(struct weir_extent *extent, uint64_t owner, union
     union weir_u16b seen;
     do {
         seen = weir_load16(&extent->control);
-        /* After the control word: who took the extent from us swaps that, too, or overwrites ours. */
+        /* After the control word: who took the extent from us swaps that, too, or overwrites
+         * ours. */
         if (__atomic_load_n(&extent->owner, __ATOMIC_ACQUIRE) != owner)
             return false;
     } while (!weir_cas16(&extent->control, seen, control));

@@ -38,9 +38,9 @@ static_assert(WEIR_CHUNK_BYTES == WEIR_TABLE_GRAIN, "what table.h promises");
 #define WEIR_CONTROL_FROZEN (UINT64_C(1) << 63)
 
 /* Claims an extent with at least `cells` cells for a key; the number of its first unit, or
- * WEIR_EXTENT_NONE.  *owner is what the extent then names.  Its control is whatever the caller stores
- * before it links the extent: by weir_extent_store_control(), because a caller that slept for long may
- * have been taken for dead. */
+ * WEIR_EXTENT_NONE.  *owner is what the extent then names.  Its control is whatever the caller
+ * stores before it links the extent: by weir_extent_store_control(), because a caller that
+ * slept for long may have been taken for dead. */
 uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, union weir_u16b *home,
                            uint32_t cells, uint64_t now_ns, uint64_t *owner);
 /* False: the extent is no longer ours. */
@@ -48,8 +48,8 @@ bool weir_extent_store_control(struct weir_extent *extent, uint64_t owner, union
 /* Gives it back; harmless if it is another's by now, or the same key's once more. */
 void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp, uint32_t nonce);
 
-/* The part of an owner's nonce that a slot repeats, so that what it points to can be told from a later
- * extent of the same key in the same place. */
+/* The part of an owner's nonce that a slot repeats, so that what it points to can be told from
+ * a later extent of the same key in the same place. */
 #define WEIR_EXTENT_NONCE_BITS 9
 static inline uint32_t weir_extent_nonce(uint64_t owner)
 {

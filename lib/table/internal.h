@@ -44,8 +44,8 @@ static inline uint64_t weir_class_window_s(const struct weir_table *table, uint3
     return __atomic_load_n(&table->header->window_s[class], __ATOMIC_RELAXED);
 }
 
-/* A number that nobody else draws (table/slots.c): not another thread, nor a process that shares the handle
- * because it was forked. */
+/* A number that nobody else draws (table/slots.c): not another thread, nor a process that
+ * shares the handle because it was forked. */
 uint64_t weir_table_unique(struct weir_table *table);
 
 /* Adds one to a counter of the table; any key's bucket number spreads the lines. */
