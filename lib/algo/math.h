@@ -17,6 +17,13 @@ __extension__ typedef unsigned __int128 weir_u128;
 /* The longest wait that is not `never`: what waits beyond 64 bits are cut to. */
 #define WEIR_WAIT_MAX (WEIR_NEVER - 1)
 
+/* What limit.c has seen to, told to compiler and analyzer: steps and windows are never nothing. */
+static inline void weir_is_positive(uint64_t divisor)
+{
+    if (divisor == 0)
+        __builtin_unreachable();
+}
+
 static inline uint64_t weir_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -46,6 +53,7 @@ static inline uint64_t weir_sat_mul(uint64_t a, uint64_t b)
 
 static inline uint64_t weir_ceil_div(uint64_t a, uint64_t b)
 {
+    weir_is_positive(b);
     return a / b + (a % b != 0);
 }
 
@@ -112,6 +120,7 @@ static inline uint64_t weir_span_steps(struct weir_span a, struct weir_span step
     if (den == 1)
         return weir_ceil_div(a.ns, step.ns);
     uint64_t dens_of_step = step.ns * den + step.num;
+    weir_is_positive(dens_of_step);
     if (a.ns < UINT64_C(1) << 47)
         return weir_ceil_div(a.ns * den + a.num, dens_of_step);
     weir_u128 dens = (weir_u128)a.ns * den + a.num;

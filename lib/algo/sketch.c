@@ -246,7 +246,7 @@ static void read_rows(const struct pass *pass, struct weir_slide *rows)
 static void decide_with_filter(const struct pass *pass, const struct weir_slide *rows,
                                uint64_t in_filter, uint64_t hits, struct weir_verdict *out)
 {
-    struct weir_slide sums[WEIR_SKETCH_DEPTH_MAX];
+    struct weir_slide sums[WEIR_SKETCH_DEPTH_MAX] = {0};
     for (uint32_t row = 0; row < pass->approx->depth; row++) {
         sums[row] = rows[row];
         sums[row].current += in_filter;

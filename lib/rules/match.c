@@ -171,7 +171,8 @@ void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry 
         parent = hash_child(domain->rules, parent, entry, with_value, work);
         weir_dict_fetch(domain->rules, parent);
         out->hash[i] = parent;
-        out->with_value |= (uint8_t)((unsigned)with_value << i);
+        if (with_value)
+            out->with_value |= (uint8_t)(1u << i);
         out->count++;
     }
 }

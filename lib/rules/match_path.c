@@ -113,7 +113,7 @@ static int by_segments(const void *left, const void *right)
     const struct weir_path *a = left, *b = right;
     int order = compare_bytes(a->key, b->key);
     for (size_t i = 1, j = 1; order == 0;) {
-        struct weir_str x, y;
+        struct weir_str x = {0}, y = {0};
         bool more = next_segment(a->pattern, &i, &x);
         bool others = next_segment(b->pattern, &j, &y);
         if (!more || !others)

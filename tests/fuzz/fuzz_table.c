@@ -84,7 +84,8 @@ static void use(struct weir_table *table, uint64_t now_ns)
         weir_local_give(table, &limit, hash, now_ns, 1, &verdict);
         weir_local_take(table, &limit, hash, now_ns + UINT64_C(61000000000), 2, &verdict, &mark);
         weir_local_release(table, &limit, hash, now_ns, 1, mark);
-        (void)weir_local_renew(table, &limit, hash, now_ns, 1, &mark);
+        if (weir_local_renew(table, &limit, hash, now_ns, 1, &mark) != 0)
+            mark = 0;
     }
     uint32_t stat = weir_stats_claim(table, 99);
     weir_stats_add(table, stat, 3, WEIR_COUNTER_OVER_LIMIT, 1);
@@ -171,8 +172,8 @@ static void attach_and_use(void)
     weir_table_stats(table, NOW_NS, &stats);
     weir_table_close(table);
     struct weir_table_geometry geometry = {.slots = 64, .extent_bytes = 30 * 65536};
-    (void)weir_table_resize(path_of("table"), path_of("larger"), &geometry, why, sizeof why);
-    (void)unlink(path_of("larger"));
+    if (weir_table_resize(path_of("table"), path_of("larger"), &geometry, why, sizeof why) == 0)
+        (void)unlink(path_of("larger"));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
