@@ -62,16 +62,18 @@ static inline void weir_slots_prefetch(const struct weir_home *home)
     }
 }
 
-/* Bit i is set where slot i of the bucket may bear this fingerprint; who looks closer checks all
- * of it.
+#define WEIR_LINE_SLOTS 4u /* of a cache line */
+
+/* Bit i is set where slot i of the line may bear this fingerprint; who looks closer checks all of
+ * it.
  *
- * This loop is a third of a decision that finds its memory near, so on x86-64 the upper halves of
- * four fingerprints are compared at once.  Plain loads of memory that others swap: each slot's 4
- * bytes are read whole, and nothing is decided on them.  (Where the thread sanitizer watches, it
- * is told the truth in the portable form.) */
+ * On x86-64 the upper halves of four fingerprints are compared at once.  Plain loads of memory
+ * that others swap: each slot's 4 bytes are read whole, and nothing is decided on them.  (Where
+ * the thread sanitizer watches, it is told the truth in the portable form.) */
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !WEIR_THREAD_SANITIZER
-static inline uint32_t weir_match_four(const union weir_u16b *slot, __m128i want)
+static inline uint32_t weir_line_matches(const union weir_u16b *slot, uint64_t fp)
 {
+    __m128i want = _mm_set1_epi32((int)(uint32_t)(fp >> (WEIR_FP_BITS - 32)));
     __m128i a = _mm_load_si128((const __m128i *)(const void *)&slot[0]);
     __m128i b = _mm_load_si128((const __m128i *)(const void *)&slot[1]);
     __m128i c = _mm_load_si128((const __m128i *)(const void *)&slot[2]);
@@ -79,18 +81,12 @@ static inline uint32_t weir_match_four(const union weir_u16b *slot, __m128i want
     __m128i tops = _mm_unpackhi_epi64(_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
     return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(_mm_cmpeq_epi32(tops, want)));
 }
-
-static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uint64_t fp)
-{
-    __m128i want = _mm_set1_epi32((int)(uint32_t)(fp >> (WEIR_FP_BITS - 32)));
-    return weir_match_four(&bucket->slot[0], want) | weir_match_four(&bucket->slot[4], want) << 4;
-}
 #else
-static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uint64_t fp)
+static inline uint32_t weir_line_matches(const union weir_u16b *slot, uint64_t fp)
 {
     uint32_t mask = 0;
-    for (uint32_t i = 0; i < WEIR_BUCKET_SLOTS; i++) {
-        uint64_t hi = __atomic_load_n(&bucket->slot[i].hi, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; i < WEIR_LINE_SLOTS; i++) {
+        uint64_t hi = __atomic_load_n(&slot[i].hi, __ATOMIC_RELAXED);
         mask |= (uint32_t)(hi >> WEIR_FP_SHIFT == fp) << i;
     }
     return mask;
@@ -98,13 +94,17 @@ static inline uint32_t weir_bucket_matches(const struct weir_bucket *bucket, uin
 #endif
 
 /* The key's live slot and what it holds, or NULL.  Half of *value may be newer than the other:
- * see atomic16.h. */
+ * see atomic16.h.
+ *
+ * Line by line, though that guesses wrong now and then: all four lines are on their way, and who
+ * waits only for the one that has the key waits less than who waits for two or four. */
 static inline union weir_u16b *weir_slots_find(const struct weir_home *home, union weir_u16b *value)
 {
-    for (int b = 0; b < 2; b++) {
-        uint32_t mask = weir_bucket_matches(home->bucket[b], home->fp);
+    for (uint32_t line = 0; line < WEIR_PLACES / WEIR_LINE_SLOTS; line++) {
+        union weir_u16b *first = &home->bucket[line / 2]->slot[line % 2 * WEIR_LINE_SLOTS];
+        uint32_t mask = weir_line_matches(first, home->fp);
         for (; mask != 0; mask &= mask - 1) {
-            union weir_u16b *slot = &home->bucket[b]->slot[__builtin_ctz(mask)];
+            union weir_u16b *slot = &first[__builtin_ctz(mask)];
             *value = weir_peek16(slot);
             enum weir_kind kind = weir_slot_kind(*value);
             if (kind > WEIR_KIND_CLAIM && weir_slot_fp(*value) == home->fp)
