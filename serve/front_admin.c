@@ -273,8 +273,9 @@ static void front_drain(void *state)
 {
     struct front *front = state;
     front->is_draining = true;
+    /* A request may be on its way: only an answer can tell its client not to send another. */
     if (!weir_http1_is_amid(front->http))
-        weir_conn_finish(front->conn);
+        weir_conn_last_call(front->conn);
 }
 
 const struct weir_protocol weir_front_admin = {

@@ -65,6 +65,14 @@ void weir_conn_finish(struct weir_conn *conn)
     weir_conn_mark(conn);
 }
 
+void weir_conn_last_call(struct weir_conn *conn)
+{
+    if (conn->phase == PHASE_LATE || conn->phase == PHASE_LINGER || DISCARDED(conn))
+        return;
+    weir_ages_leave(conn);
+    weir_ages_enter(conn, PHASE_LATE);
+}
+
 struct weir_loop *weir_conn_loop(const struct weir_conn *conn)
 {
     return conn->side->loop;
@@ -116,8 +124,11 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         weir_tls_feed(conn, (const uint8_t *)buf->base, (size_t)got);
     else
         weir_conn_feed(conn, (const uint8_t *)buf->base, (size_t)got);
-    if (conn->phase == PHASE_LATE && conn->has_fed)
+    if (conn->phase == PHASE_LATE && conn->has_fed) {
+        weir_ages_leave(conn);
+        weir_ages_enter(conn, PHASE_IDLE);
         weir_conn_drain(conn);
+    }
     /* libuv reads on while there is something; we flush first when much has gathered. */
     if (weir_conn_queued(conn) > conn->side->listener->limits.output_max / 4)
         weir_conn_set_reading(conn, false);
@@ -141,18 +152,12 @@ void weir_conn_set_reading(struct weir_conn *conn, bool is_reading)
 void weir_conn_drain(struct weir_conn *conn)
 {
     const struct weir_protocol *protocol = conn->side->listener->protocol;
-    if (conn->phase == PHASE_LINGER || conn->is_finishing || !conn->is_open)
-        return;
-    if (!conn->has_fed && conn->phase == PHASE_LATE)
+    if (conn->phase == PHASE_LINGER || conn->phase == PHASE_LATE || conn->is_finishing ||
+        !conn->is_open)
         return;
     if (!conn->has_fed) {
-        weir_ages_leave(conn);
-        weir_ages_enter(conn, PHASE_LATE);
+        weir_conn_last_call(conn);
         return;
-    }
-    if (conn->phase == PHASE_LATE) {
-        weir_ages_leave(conn);
-        weir_ages_enter(conn, PHASE_IDLE);
     }
     if (protocol->drain != NULL)
         protocol->drain(conn->state);

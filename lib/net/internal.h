@@ -30,7 +30,7 @@
 #define OUTBUF_LEN 16384     /* of a spare output buffer; larger ones are not kept */
 #define OUTBUF_SPARES_MAX 64 /* kept by a loop */
 #define LINGER_MS 1000       /* for the peer to read our last words, see end_writing() */
-#define LATE_MS 1000         /* for the first request of who came when we were leaving */
+#define LATE_MS 1000         /* for the last request of who was silent when we were leaving */
 
 /* Bytes on their way out; the request lies beside them, so writing allocates nothing more. */
 struct outbuf {
@@ -44,7 +44,7 @@ enum phase {
     PHASE_FIRST,  /* nothing sensible has come yet */
     PHASE_IDLE,   /* the usual */
     PHASE_LINGER, /* we have said our last */
-    PHASE_LATE,   /* connected, and nothing said yet, when draining began */
+    PHASE_LATE,   /* silent when draining began: one more request is heard */
     PHASES
 };
 

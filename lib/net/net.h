@@ -135,6 +135,9 @@ void weir_conn_alive(struct weir_conn *conn);
 void weir_conn_wake(struct weir_conn *conn);
 /* Close once everything queued has left. */
 void weir_conn_finish(struct weir_conn *conn);
+/* From drain(), for a peer that owes us nothing and may be about to ask: its next request is heard
+ * if it comes within a second; drain() is called again then.  Else the connection is closed. */
+void weir_conn_last_call(struct weir_conn *conn);
 struct weir_loop *weir_conn_loop(const struct weir_conn *conn);
 /* The peer's address as text without port ("127.0.0.1", "2001:db8::1", "unix"). */
 const char *weir_conn_peer(const struct weir_conn *conn);

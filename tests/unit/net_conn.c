@@ -212,6 +212,31 @@ static void who_has_just_come_is_heard_before_the_end(void **state)
     rig_join(&rig);
 }
 
+static void the_last_call_hears_a_request_and_ends_the_silent(void **state)
+{
+    struct rig rig;
+    int fds[4];
+    (void)state;
+    rig_start(&rig, 1, &(struct weir_listen_options){.protocol = &rig_patient_protocol});
+    for (int i = 0; i < 4; i++) {
+        fds[i] = rig_client(&rig);
+        rig_write(fds[i], "a", 1);
+        rig_expect(fds[i], "a");
+    }
+    weir_loop_stop(rig.loops[0], RIG_PATIENCE_S * 1000);
+    rig_await(&rig.drained, 4);
+    rig_write(fds[1], "one", 3);
+    rig_expect(fds[1], "one");
+    rig_write(fds[2], "q", 1);
+    rig_expect(fds[2], "q");
+    for (int i = 0; i < 4; i++) {
+        rig_expect_end(fds[i]);
+        close(fds[i]);
+    }
+    rig_join(&rig);
+    assert_int_equal(atomic_load(&rig.drained), 5); /* again for who spoke and stayed */
+}
+
 /* Clients come and go while the loops stop, one after the other: none is forgotten on its way. */
 static void connections_on_their_way_are_not_lost(void **state)
 {
@@ -338,6 +363,7 @@ int main(void)
         cmocka_unit_test(waking_gives_another_turn),
         cmocka_unit_test(draining_lets_protocols_say_goodbye),
         cmocka_unit_test(who_has_just_come_is_heard_before_the_end),
+        cmocka_unit_test(the_last_call_hears_a_request_and_ends_the_silent),
         cmocka_unit_test(connections_on_their_way_are_not_lost),
         cmocka_unit_test(grace_ends),
         cmocka_unit_test(a_second_stop_shortens_the_grace),

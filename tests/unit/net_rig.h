@@ -147,12 +147,25 @@ static inline void rig_stay(void *state)
     atomic_fetch_add(&rc->rig->drained, 1);
 }
 
+/* Hears one more request, if it comes soon. */
+static inline void rig_last_call(void *state)
+{
+    struct rig_conn *rc = state;
+    atomic_fetch_add(&rc->rig->drained, 1);
+    weir_conn_last_call(rc->conn);
+}
+
 static const struct weir_protocol rig_echo_protocol = {
     .name = "echo", .open = rig_open, .feed = rig_echo, .turn = rig_turn, .close = rig_close};
 static const struct weir_protocol rig_polite_protocol = {
     .name = "polite", .open = rig_open, .feed = rig_echo, .drain = rig_drain, .close = rig_close};
 static const struct weir_protocol rig_stubborn_protocol = {
     .name = "stubborn", .open = rig_open, .feed = rig_echo, .drain = rig_stay, .close = rig_close};
+static const struct weir_protocol rig_patient_protocol = {.name = "patient",
+                                                          .open = rig_open,
+                                                          .feed = rig_echo,
+                                                          .drain = rig_last_call,
+                                                          .close = rig_close};
 static const struct weir_protocol rig_talk_protocol = {
     .name = "talk", .open = rig_open, .feed = rig_ignore, .turn = rig_talk, .close = rig_close};
 static const struct weir_protocol rig_wake_protocol = {
