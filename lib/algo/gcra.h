@@ -15,8 +15,14 @@
 #ifndef WEIR_ALGO_GCRA_H
 #define WEIR_ALGO_GCRA_H
 
+#include "algo/limit.h"
 #include "algo/math.h"
-#include "algo/token_bucket.h"
+
+/* An instant: ns + num/den nanoseconds, den the limit's step_den. */
+struct weir_tat {
+    uint64_t ns;
+    uint32_t num;
+};
 
 struct weir_gcra {
     uint64_t places;

@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "algo/token_bucket.h"
 
-#include "algo/gcra.h"
-
 /* ---- continuous refill ---- */
-
-void weir_token_bucket_take(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,
-                            uint64_t hits, struct weir_verdict *out)
-{
-    if (weir_limit_is_closed(limit, hits, out))
-        return;
-    struct weir_gcra g = weir_gcra_of(limit);
-    weir_gcra_take(&g, state, now_ns, hits, out);
-}
 
 void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,
                             uint64_t hits, struct weir_verdict *out)
@@ -28,31 +17,27 @@ void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *sta
 
 /* With S the step counted in its own dens, used = A/S tokens, and the new A' = used * S'.  Split
  * into whole tokens and a rest below one, no product is longer than 124 bits. */
-void weir_tat_rescale(struct weir_tat *state, uint64_t now_ns, const struct weir_limit *to,
-                      uint32_t from_requests)
+struct weir_tat weir_tat_rescale(struct weir_tat state, uint64_t now_ns,
+                                 const struct weir_limit *to, uint32_t from_requests)
 {
-    if (state->ns < now_ns) {
-        *state = (struct weir_tat){0};
-        return;
-    }
+    if (state.ns < now_ns)
+        return (struct weir_tat){0};
     /* No rate, no tokens: the state of a limit of 0 is that of the rate before it, untouched. */
     if (from_requests == 0 || to->requests == 0)
-        return;
+        return state;
     struct weir_rate from = weir_rate_of(to->window_ns, from_requests);
     struct weir_gcra g = weir_gcra_of(to);
     uint64_t from_dens = from.step.ns * from.den + from.step.num;
     uint64_t to_dens = g.step.ns * g.den + g.step.num;
 
-    weir_u128 ahead = (weir_u128)(state->ns - now_ns) * from.den + state->num;
+    weir_u128 ahead = (weir_u128)(state.ns - now_ns) * from.den + state.num;
     weir_u128 whole = ahead / from_dens;
     weir_u128 rest = ((ahead % from_dens) * to_dens + from_dens - 1) / from_dens;
-    if (whole >= g.places) {
-        *state = weir_gcra_tat(g.cap, now_ns);
-        return;
-    }
+    if (whole >= g.places)
+        return weir_gcra_tat(g.cap, now_ns);
     weir_u128 dens = whole * to_dens + rest;
-    *state =
-        (struct weir_tat){.ns = now_ns + (uint64_t)(dens / g.den), .num = (uint32_t)(dens % g.den)};
+    return (struct weir_tat){.ns = now_ns + (uint64_t)(dens / g.den),
+                             .num = (uint32_t)(dens % g.den)};
 }
 
 /* ---- interval refill ---- */

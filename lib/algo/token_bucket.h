@@ -14,21 +14,23 @@
 #ifndef WEIR_ALGO_TOKEN_BUCKET_H
 #define WEIR_ALGO_TOKEN_BUCKET_H
 
-#include "algo/limit.h"
-
-/* An instant: ns + num/den nanoseconds, den the limit's step_den.  Token and leaky buckets. */
-struct weir_tat {
-    uint64_t ns;
-    uint32_t num;
-};
+#include "algo/gcra.h"
 
 struct weir_tick {
     uint64_t tick; /* floor(t/W) at the last refill */
     uint64_t used; /* tokens missing from a full bucket, at most 2^32 - 1 */
 };
 
-void weir_token_bucket_take(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,
-                            uint64_t hits, struct weir_verdict *out);
+/* Inline, so that on the way from slot to slot the state stays in registers. */
+static inline void weir_token_bucket_take(const struct weir_limit *limit, struct weir_tat *state,
+                                          uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
+{
+    if (weir_limit_is_closed(limit, hits, out))
+        return;
+    struct weir_gcra g = weir_gcra_of(limit);
+    weir_gcra_take(&g, state, now_ns, hits, out);
+}
+
 void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,
                             uint64_t hits, struct weir_verdict *out);
 void weir_token_tick_take(const struct weir_limit *limit, struct weir_tick *state, uint64_t now_ns,
@@ -39,7 +41,7 @@ void weir_token_tick_give(const struct weir_limit *limit, struct weir_tick *stat
 /* The rate of a rule was changed live: the same tokens in use, at the new rate.  Rounded up.  Also
  * right for leaky buckets: the same number of places taken.  The window is the same; from_requests
  * is the L of before. */
-void weir_tat_rescale(struct weir_tat *state, uint64_t now_ns, const struct weir_limit *to,
-                      uint32_t from_requests);
+struct weir_tat weir_tat_rescale(struct weir_tat state, uint64_t now_ns,
+                                 const struct weir_limit *to, uint32_t from_requests);
 
 #endif

@@ -16,10 +16,18 @@
 #define LEASE_MASK ((UINT64_C(1) << LEASE_BITS) - 1)
 
 /* Each kind of state: from a slot, through the algorithm, to a slot. ----------------------------
- */
+ *
+ * A slot of another kind than the limit's reads as unused: the empty slot does, too.  Each is a
+ * function of its own, and stays one: inlined into step_slot(), all would pay for the registers and
+ * the stack of the most demanding. */
+#define STEP static __attribute__((noinline)) union weir_u16b
 
-static union weir_u16b step_window(struct weir_call *c, uint64_t fp, struct weir_window state)
+STEP step_window(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
+    struct weir_window state = {0};
+    if (weir_slot_kind(value) == WEIR_KIND_WINDOW)
+        state =
+            (struct weir_window){.index = weir_slot_index(value), .count = weir_slot_body(value)};
     if (c->op == WEIR_OP_GIVE)
         weir_fixed_window_give(c->limit, &state, c->now_ns, c->hits, c->out);
     else
@@ -27,8 +35,13 @@ static union weir_u16b step_window(struct weir_call *c, uint64_t fp, struct weir
     return weir_slot_pack(fp, WEIR_KIND_WINDOW, c->limit->window_class, state.index, state.count);
 }
 
-static union weir_u16b step_slide(struct weir_call *c, uint64_t fp, struct weir_slide state)
+STEP step_slide(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
+    struct weir_slide state = {0};
+    if (weir_slot_kind(value) == WEIR_KIND_SLIDE)
+        state = (struct weir_slide){.index = weir_slot_index(value),
+                                    .previous = weir_slot_body(value) >> 21,
+                                    .current = weir_slot_body(value) & WEIR_SLIDE_INLINE_MAX};
     if (c->op == WEIR_OP_GIVE)
         weir_sliding_counter_give(c->limit, &state, c->now_ns, c->hits, c->out);
     else
@@ -38,8 +51,12 @@ static union weir_u16b step_slide(struct weir_call *c, uint64_t fp, struct weir_
                           state.previous << 21 | state.current);
 }
 
-static union weir_u16b step_tick(struct weir_call *c, uint64_t fp, struct weir_tick state)
+STEP step_tick(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
+    struct weir_tick state = {0};
+    if (weir_slot_kind(value) == WEIR_KIND_TICK)
+        state = (struct weir_tick){.tick = weir_slot_index(value),
+                                   .used = weir_slot_body(value) & UINT32_MAX};
     if (c->op == WEIR_OP_GIVE)
         weir_token_tick_give(c->limit, &state, c->now_ns, c->hits, c->out);
     else
@@ -48,26 +65,61 @@ static union weir_u16b step_tick(struct weir_call *c, uint64_t fp, struct weir_t
                           (uint64_t)c->limit->window_shift << 32 | state.used);
 }
 
-static union weir_u16b step_tat(struct weir_call *c, uint64_t fp, struct weir_tat state)
+/* A bucket whose rule got another rate since: the same tokens are in use, at the new rate. */
+static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b value)
 {
     const struct weir_limit *limit = c->limit;
-    if (limit->algorithm == WEIR_TOKEN_BUCKET && c->op == WEIR_OP_GIVE) {
-        weir_token_bucket_give(limit, &state, c->now_ns, c->hits, c->out);
-    } else if (limit->algorithm == WEIR_TOKEN_BUCKET) {
-        weir_token_bucket_take(limit, &state, c->now_ns, c->hits, c->out);
-    } else if (c->op == WEIR_OP_RELEASE) {
-        c->did = weir_leaky_bucket_release(limit, &state, c->now_ns, c->hits, c->mark);
+    if (weir_slot_kind(value) != WEIR_KIND_TAT)
+        return (struct weir_tat){0};
+    struct weir_tat tat = {.ns = value.lo, .num = weir_slot_tat_num(value)};
+    uint32_t generation = weir_slot_tat_generation(value);
+    if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD) {
+        uint32_t from = weir_record_requests(c->table, limit->record, generation);
+        return weir_tat_rescale(tat, c->now_ns, limit, from);
+    }
+    return tat;
+}
+
+STEP give_tokens(struct weir_call *c, uint64_t fp, union weir_u16b value)
+{
+    struct weir_tat state = unpack_tat(c, value);
+    weir_token_bucket_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    return weir_slot_pack_tat(fp, c->limit->generation, state.ns, state.num);
+}
+
+STEP step_token(struct weir_call *c, uint64_t fp, union weir_u16b value)
+{
+    if (c->op == WEIR_OP_GIVE)
+        return give_tokens(c, fp, value);
+    struct weir_tat state = unpack_tat(c, value);
+    weir_token_bucket_take(c->limit, &state, c->now_ns, c->hits, c->out);
+    return weir_slot_pack_tat(fp, c->limit->generation, state.ns, state.num);
+}
+
+STEP step_leaky(struct weir_call *c, uint64_t fp, union weir_u16b value)
+{
+    struct weir_tat state = unpack_tat(c, value);
+    if (c->op == WEIR_OP_RELEASE) {
+        c->did = weir_leaky_bucket_release(c->limit, &state, c->now_ns, c->hits, c->mark);
     } else {
         /* A place in the queue is given back by its mark only: who gives without one just looks. */
         uint64_t hits = c->op == WEIR_OP_GIVE ? 0 : c->hits;
-        weir_leaky_bucket_take(limit, &state, c->now_ns, hits, c->out);
+        weir_leaky_bucket_take(c->limit, &state, c->now_ns, hits, c->out);
         c->new_mark = weir_leaky_bucket_mark(&state);
     }
-    return weir_slot_pack_tat(fp, limit->generation, state.ns, state.num);
+    return weir_slot_pack_tat(fp, c->limit->generation, state.ns, state.num);
 }
 
-static union weir_u16b step_leases(struct weir_call *c, uint64_t fp, struct weir_leases state)
+STEP step_leases(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
+    struct weir_leases state = {0};
+    if (weir_slot_kind(value) == WEIR_KIND_LEASES) {
+        uint64_t held = weir_slot_body(value);
+        state = (struct weir_leases){.deadline = weir_slot_index(value),
+                                     .held = {(uint32_t)(held & LEASE_MASK),
+                                              (uint32_t)(held >> LEASE_BITS & LEASE_MASK),
+                                              (uint32_t)(held >> (2 * LEASE_BITS))}};
+    }
     switch (c->op) {
     case WEIR_OP_TAKE:
     case WEIR_OP_LOOK:
@@ -89,62 +141,26 @@ static union weir_u16b step_leases(struct weir_call *c, uint64_t fp, struct weir
     return weir_slot_pack(fp, WEIR_KIND_LEASES, c->limit->window_class, state.deadline, body);
 }
 
-/* A bucket whose rule got another rate since: the same tokens are in use, at the new rate. */
-static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b value)
-{
-    const struct weir_limit *limit = c->limit;
-    struct weir_tat tat = {.ns = value.lo, .num = weir_slot_tat_num(value)};
-    uint32_t generation = weir_slot_tat_generation(value);
-    if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD) {
-        uint32_t from = weir_record_requests(c->table, limit->record, generation);
-        weir_tat_rescale(&tat, c->now_ns, limit, from);
-    }
-    return tat;
-}
-
-/* A slot of another kind than the limit's reads as unused: the empty slot does, too. */
 static union weir_u16b step_slot(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
-    enum weir_kind kind = weir_slot_kind(value);
-    uint64_t index = weir_slot_index(value), body = weir_slot_body(value);
     switch ((enum weir_algorithm)c->limit->algorithm) {
     case WEIR_FIXED_WINDOW:
-        return step_window(c, fp,
-                           kind == WEIR_KIND_WINDOW
-                               ? (struct weir_window){.index = index, .count = body}
-                               : (struct weir_window){0});
+        return step_window(c, fp, value);
     case WEIR_SLIDING_WINDOW_COUNTER:
-    case WEIR_SLIDING_WINDOW_LOG: /* not wide: see step() */
-        return step_slide(c, fp,
-                          kind == WEIR_KIND_SLIDE
-                              ? (struct weir_slide){.index = index,
-                                                    .previous = body >> 21,
-                                                    .current = body & WEIR_SLIDE_INLINE_MAX}
-                              : (struct weir_slide){0});
-    case WEIR_TOKEN_BUCKET:
-        if (c->limit->refill_interval)
-            return step_tick(c, fp,
-                             kind == WEIR_KIND_TICK
-                                 ? (struct weir_tick){.tick = index, .used = body & UINT32_MAX}
-                                 : (struct weir_tick){0});
-        break;
+    case WEIR_SLIDING_WINDOW_LOG: /* not wide: see apply() */
+        return step_slide(c, fp, value);
     case WEIR_LEAKY_BUCKET:
-        break;
+        return step_leaky(c, fp, value);
     case WEIR_CONCURRENCY:
-        return step_leases(
-            c, fp,
-            kind == WEIR_KIND_LEASES
-                ? (struct weir_leases){.deadline = index,
-                                       .held = {(uint32_t)(body & LEASE_MASK),
-                                                (uint32_t)(body >> LEASE_BITS & LEASE_MASK),
-                                                (uint32_t)(body >> (2 * LEASE_BITS))}}
-                : (struct weir_leases){0});
+        return step_leases(c, fp, value);
+    case WEIR_TOKEN_BUCKET:
+        break;
     }
-    return step_tat(c, fp, kind == WEIR_KIND_TAT ? unpack_tat(c, value) : (struct weir_tat){0});
+    return c->limit->refill_interval ? step_tick(c, fp, value) : step_token(c, fp, value);
 }
 
-/* A key without a slot.  True: done. */
-static bool first(struct weir_call *c, const struct weir_home *home)
+/* A key without a slot.  True: done.  Apart from the way of all others, which it would lengthen. */
+static __attribute__((noinline, cold)) bool first(struct weir_call *c, const struct weir_home *home)
 {
     /* Most answers to a first look leave no trace; those that do are decided again under a claim,
      * because what the sketch says is only then sure to be the last word. */
@@ -170,8 +186,8 @@ static bool again(struct weir_call *c, const struct weir_home *home, union weir_
                   union weir_u16b value)
 {
     /* A limit that needed an extent before it was lowered still has it. */
-    if (__builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0) &&
-        c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER)
+    if (c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER &&
+        __builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0))
         return weir_wide_apply(c, home, slot, value);
     union weir_u16b next = step_slot(c, home->fp, value);
     bool found_nothing = (c->op == WEIR_OP_RELEASE || c->op == WEIR_OP_RENEW) && !c->did;
@@ -182,19 +198,27 @@ static bool again(struct weir_call *c, const struct weir_home *home, union weir_
     return weir_cas16(slot, value, next);
 }
 
+static __attribute__((noinline, cold)) void apply_wide(struct weir_call *c,
+                                                       const struct weir_home *home)
+{
+    union weir_u16b value, *slot;
+    do
+        slot = weir_slots_find(home, &value);
+    while (!weir_wide_apply(c, home, slot, value));
+}
+
 static void apply(struct weir_call *c, uint64_t key)
 {
     struct weir_home home = weir_slots_locate(c->table, key);
     weir_slots_prefetch(&home);
-    bool is_wide = weir_limit_is_wide(c->limit), is_done = false;
-    while (!is_done) {
-        union weir_u16b value;
-        union weir_u16b *slot = weir_slots_find(&home, &value);
-        if (__builtin_expect(is_wide, 0))
-            is_done = weir_wide_apply(c, &home, slot, value);
-        else
-            is_done = slot != NULL ? again(c, &home, slot, value) : first(c, &home);
+    if (weir_limit_is_wide(c->limit)) {
+        apply_wide(c, &home);
+        return;
     }
+    union weir_u16b value, *slot;
+    do
+        slot = weir_slots_find(&home, &value);
+    while (!(slot != NULL ? again(c, &home, slot, value) : first(c, &home)));
 }
 
 void weir_local_prefetch(const struct weir_table *table, uint64_t key)
@@ -203,21 +227,11 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
     weir_slots_prefetch(&home);
 }
 
-/* L = 0: every hit is refused for good, and nothing is worth remembering. */
-static bool is_closed(const struct weir_limit *limit, uint64_t hits, struct weir_verdict *out)
-{
-    if (limit->requests != 0)
-        return false;
-    *out =
-        (struct weir_verdict){.allowed = hits == 0, .retry_after_ns = hits == 0 ? 0 : WEIR_NEVER};
-    return true;
-}
-
 void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark)
 {
     *mark = 0;
-    if (is_closed(limit, hits, out))
+    if (weir_limit_is_closed(limit, hits, out))
         return;
     if (limit->approx != NULL) {
         weir_sketch_take(limit, limit->approx, key, now_ns, hits, out);
@@ -232,7 +246,7 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
 {
-    if (is_closed(limit, hits, out))
+    if (weir_limit_is_closed(limit, hits, out))
         return;
     if (limit->approx != NULL) {
         weir_sketch_look(limit, limit->approx, key, now_ns, hits, out);
@@ -245,7 +259,7 @@ void weir_local_look(struct weir_table *table, const struct weir_limit *limit, u
 void weir_local_give(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
 {
-    if (is_closed(limit, 0, out))
+    if (weir_limit_is_closed(limit, 0, out))
         return;
     if (limit->approx != NULL) {
         weir_sketch_give(limit, limit->approx, key, now_ns, hits, out);

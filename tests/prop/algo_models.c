@@ -295,14 +295,14 @@ static void a_changed_rate_keeps_what_is_used(void **state)
         now_ns += roll_to(&luck, s.limit.step_ns);
         struct weir_verdict before = take(&s, now_ns, 0);
         struct weir_tat tat = s.state.tat;
-        weir_tat_rescale(&tat, now_ns, &to, s.limit.requests);
+        tat = weir_tat_rescale(tat, now_ns, &to, s.limit.requests);
         struct subject changed = {.kind = s.kind, .limit = to, .state.tat = tat};
         struct weir_verdict after = take(&changed, now_ns, 0);
         /* In whole tokens: the same, or one more where rounding up passed a whole number. */
         CHECK_ALL(&luck, after.before == before.before || after.before == before.before + 1);
         CHECK_ALL(&luck, after.limit == before.limit);
         /* And back again: never less than it was. */
-        weir_tat_rescale(&changed.state.tat, now_ns, &s.limit, to.requests);
+        changed.state.tat = weir_tat_rescale(changed.state.tat, now_ns, &s.limit, to.requests);
         CHECK_ALL(&luck, changed.state.tat.ns > s.state.tat.ns ||
                              (changed.state.tat.ns == s.state.tat.ns &&
                               changed.state.tat.num >= s.state.tat.num) ||

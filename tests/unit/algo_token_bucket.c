@@ -133,12 +133,12 @@ static void a_changed_rate_keeps_the_tokens_in_use(void **state)
     struct weir_limit slow = bucket(4, 8, 60), fast = bucket(12, 8, 60);
     struct weir_tat t = {0};
     take(&slow, &t, T0, 6);
-    weir_tat_rescale(&t, T0, &fast, 4);
+    t = weir_tat_rescale(t, T0, &fast, 4);
     CHECK(take(&fast, &t, T0, 0), .allowed = true, .limit = 8, .remaining = 2,
           .reset_after_ns = 30 * S);
-    weir_tat_rescale(&t, T0, &slow, 12);
+    t = weir_tat_rescale(t, T0, &slow, 12);
     assert_int_equal(t.ns, T0 + 90 * S);
-    weir_tat_rescale(&t, T0 + 90 * S + 1, &fast, 4); /* full: nothing to keep */
+    t = weir_tat_rescale(t, T0 + 90 * S + 1, &fast, 4); /* full: nothing to keep */
     assert_int_equal(t.ns, 0);
 }
 
@@ -147,10 +147,10 @@ static void more_in_use_than_a_bucket_holds_is_an_empty_one(void **state)
     (void)state;
     struct weir_limit l = bucket(1, 2, WEIR_WINDOW_S_MAX / 100);
     struct weir_tat t = {.ns = UINT64_MAX};
-    weir_tat_rescale(&t, NOW_MAX, &l, UINT32_MAX);
+    t = weir_tat_rescale(t, NOW_MAX, &l, UINT32_MAX);
     assert_int_equal(t.ns, NOW_MAX + l.cap_ns);
     t = (struct weir_tat){.ns = T0 + S};
-    weir_tat_rescale(&t, T0, &l, 0); /* there was no rate: as it is */
+    t = weir_tat_rescale(t, T0, &l, 0); /* there was no rate: as it is */
     assert_int_equal(t.ns, T0 + S);
 }
 
