@@ -2,6 +2,7 @@
 #include "serve/front_http.h"
 
 #include "base/str.h"
+#include "proto/pairs.h"
 #include "proto/uri.h"
 #include "serve/http_decide.h"
 
@@ -36,16 +37,16 @@ static const char *read_wishes(struct wishes *out, struct weir_str rest)
     /* Below /check the query is the original request's, and so its client's. */
     if (rest.len == 0 || rest.ptr[0] != '?')
         return NULL;
-    if (weir_http_query_find(query, WEIR_STR("domain"), &value)) {
+    if (weir_query_find(query, WEIR_STR("domain"), &value)) {
         if (value.len > sizeof(out->domain_text))
             return "domain= is too long\n";
         out->domain = (struct weir_str){.ptr = out->domain_text,
                                         .len = weir_uri_decode(value, out->domain_text)};
     }
-    if (weir_http_query_find(query, WEIR_STR("deny_status"), &value) &&
+    if (weir_query_find(query, WEIR_STR("deny_status"), &value) &&
         !read_status(value, &out->deny_status))
         return "deny_status= must be a number from 400 to 599\n";
-    if (weir_http_query_find(query, WEIR_STR("hold"), &value) && !weir_str_eq(value, WEIR_STR("0")))
+    if (weir_query_find(query, WEIR_STR("hold"), &value) && !weir_str_eq(value, WEIR_STR("0")))
         return "hold= is not supported yet\n";
     return NULL;
 }
@@ -107,10 +108,10 @@ void weir_front_http_check(struct weir_front_http *front, const struct weir_http
         weir_front_http_say(front, request, 400, weir_str_of(why));
         return;
     }
-    bool is_refused = q.is_denied || q.decision.overall == WEIR_CODE_OVER_LIMIT;
+    bool is_refused = q.decision.overall == WEIR_CODE_OVER_LIMIT;
     weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
     weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
-    if (q.is_denied)
+    if (q.decision.is_denied)
         answer_denied(front, request, wishes.deny_status);
     else
         answer(front, request, &q, wishes.deny_status);

@@ -14,80 +14,27 @@ static bool is_name(struct weir_str a, struct weir_str b)
 
 /* ---- the query ---- */
 
-/* The next "name=value" of a list; false at its end. */
-static bool next_pair(struct weir_str *list, char separator, struct weir_str *name,
-                      struct weir_str *value)
-{
-    if (list->len == 0)
-        return false;
-    const char *stop = memchr(list->ptr, separator, list->len);
-    size_t len = stop ? (size_t)(stop - list->ptr) : list->len;
-    const char *equals = len > 0 ? memchr(list->ptr, '=', len) : NULL;
-    size_t name_len = equals ? (size_t)(equals - list->ptr) : len;
-    *name = (struct weir_str){.ptr = list->ptr, .len = name_len};
-    *value = (struct weir_str){.ptr = list->ptr + name_len + (equals != NULL),
-                               .len = len - name_len - (equals != NULL)};
-    list->ptr += len + (stop != NULL);
-    list->len -= len + (stop != NULL);
-    return true;
-}
-
-bool weir_http_query_find(struct weir_str query, struct weir_str name, struct weir_str *value)
-{
-    struct weir_str found;
-    while (next_pair(&query, '&', &found, value))
-        if (weir_str_eq(found, name))
-            return true;
-    return false;
-}
-
-static bool is_escaped(struct weir_str text)
-{
-    return text.len > 0 && (memchr(text.ptr, '%', text.len) || memchr(text.ptr, '+', text.len));
-}
-
-/* Decodes into scratch; false where that is full. */
-static bool decode(struct weir_http_request *r, struct weir_str text, struct weir_str *out)
-{
-    if (!is_escaped(text)) {
-        *out = text;
-        return true;
-    }
-    if (text.len > sizeof(r->scratch) - r->scratch_used) {
-        r->has_failed = true;
-        return false;
-    }
-    char *to = r->scratch + r->scratch_used;
-    *out = (struct weir_str){.ptr = to, .len = weir_uri_decode(text, to)};
-    return true;
-}
-
 static bool find_in_query(struct weir_http_request *r, struct weir_str wanted,
                           struct weir_str *value)
 {
-    struct weir_str query = r->query, name, plain, raw;
+    char *room = r->scratch + r->scratch_used;
     for (uint32_t i = 0; i < r->decoded_count; i++) {
         if (weir_str_eq(r->decoded[i].name, wanted)) {
             *value = r->decoded[i].value;
             return true;
         }
     }
-    while (next_pair(&query, '&', &name, &raw)) {
-        /* A name is decoded only to be compared: its place in scratch is free again. */
-        if (!decode(r, name, &plain))
-            return false;
-        if (!weir_str_eq(plain, wanted))
-            continue;
-        if (!decode(r, raw, value))
-            return false;
-        if (value->ptr != raw.ptr && r->decoded_count < WEIR_HTTP_DECODED_MAX) {
-            r->decoded[r->decoded_count].name = wanted;
-            r->decoded[r->decoded_count++].value = *value;
-        }
-        r->scratch_used += value->ptr != raw.ptr ? value->len : 0;
-        return true;
+    int found =
+        weir_query_value(r->query, wanted, room, sizeof(r->scratch) - r->scratch_used, value);
+    r->has_failed |= found < 0;
+    if (found <= 0)
+        return false;
+    if (value->ptr == room && r->decoded_count < WEIR_HTTP_DECODED_MAX) {
+        r->decoded[r->decoded_count].name = wanted;
+        r->decoded[r->decoded_count++].value = *value;
     }
-    return false;
+    r->scratch_used += value->ptr == room ? value->len : 0;
+    return true;
 }
 
 /* ---- headers and cookies ---- */
@@ -108,15 +55,9 @@ static bool find_cookie(const struct weir_http_request *r, struct weir_str wante
                         struct weir_str *value)
 {
     for (uint32_t i = 0; i < r->http->header_count; i++) {
-        struct weir_str list = r->http->headers[i].value, name;
-        if (!is_name(r->http->headers[i].name, WEIR_STR("Cookie")))
-            continue;
-        while (next_pair(&list, ';', &name, value)) {
-            while (name.len > 0 && name.ptr[0] == ' ')
-                name.ptr++, name.len--;
-            if (weir_str_eq(name, wanted))
-                return true;
-        }
+        if (is_name(r->http->headers[i].name, WEIR_STR("Cookie")) &&
+            weir_cookie_value(r->http->headers[i].value, wanted, value))
+            return true;
     }
     return false;
 }
@@ -183,9 +124,8 @@ static const struct weir_str *plain_of(const struct weir_http_request *r, struct
     return NULL;
 }
 
-bool weir_http_request_attribute(void *request, struct weir_str name, struct weir_str *value)
+static bool find(struct weir_http_request *r, struct weir_str name, struct weir_str *value)
 {
-    struct weir_http_request *r = request;
     const struct weir_str *plain = plain_of(r, name);
     if (plain) {
         *value = *plain;
@@ -201,6 +141,13 @@ bool weir_http_request_attribute(void *request, struct weir_str name, struct wei
     if (part.len > 0)
         return find_in_query(r, part, value);
     return find_told(r, name, value);
+}
+
+int weir_http_request_attribute(void *request, struct weir_str name, struct weir_str *value)
+{
+    struct weir_http_request *r = request;
+    bool is_there = find(r, name, value);
+    return r->has_failed ? WEIR_ERR_INVALID : is_there;
 }
 
 /* ---- the whole ---- */

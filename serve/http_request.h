@@ -64,10 +64,7 @@ WEIR_MUST_CHECK int weir_http_request_read(struct weir_http_request *out,
                                            const struct weir_http_options *options,
                                            const char **why);
 
-/* A weir_attribute_fn (rules/shapes.h). */
-bool weir_http_request_attribute(void *request, struct weir_str name, struct weir_str *value);
-
-/* The first value of a parameter in a query, not decoded; false: it has none. */
-bool weir_http_query_find(struct weir_str query, struct weir_str name, struct weir_str *value);
+/* A weir_attribute_fn. */
+int weir_http_request_attribute(void *request, struct weir_str name, struct weir_str *value);
 
 #endif

@@ -172,9 +172,40 @@ struct weir_throttled {
 
 struct weir_decision {
     enum weir_code overall;
+    bool is_denied; /* weir_check_http(): an attribute is missing without which nobody passes */
     uint32_t status_count;
     struct weir_status *statuses; /* the caller's array, one for each descriptor */
 };
+
+/* Looks up an attribute of an HTTP request by the key that the rules give it: 1, 0 where it has
+ * none, or an error, which ends the check.  The value must last until the check returns. */
+typedef int (*weir_attribute_fn)(void *ctx, struct weir_str key, struct weir_str *value);
+
+/* Which of the rules a check of an HTTP request asks, by what is known yet: see is_late. */
+enum weir_stage { WEIR_STAGE_ALL, WEIR_STAGE_EARLY, WEIR_STAGE_LATE };
+
+/* An HTTP request, of which the rules say what matters. */
+struct weir_http {
+    struct weir_str domain; /* ptr is NULL: the only one there is */
+    weir_attribute_fn attribute;
+    void *ctx;
+    /* For who must decide in two stages: whether a key is known in the late stage only (`user`,
+     * before anybody has authenticated).  A rule with such a key is asked late. */
+    bool (*is_late)(void *ctx, struct weir_str key);
+    enum weir_stage stage;
+    bool has_hits; /* hits counts; otherwise 1 */
+    uint64_t hits;
+};
+
+/* How a decision is told in headers: see weir_headers(). */
+enum weir_dialect {
+    WEIR_DIALECT_LEGACY = 1,
+    WEIR_DIALECT_IETF_11 = 2,
+    WEIR_DIALECT_RESET_EPOCH = 4,
+    WEIR_DIALECT_RESET_DELTA = 8,
+};
+
+enum weir_refusal_body { WEIR_REFUSAL_PLAIN, WEIR_REFUSAL_PROBLEM };
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,8 @@
  * Time:    an argument, in nanoseconds since the Unix epoch.  Use weir_now(), which is one
  *          clock for all processes on the table and does not jump; read it once for each
  *          batch of work, not for each check.
- * Fork:    the table may be shared across fork(); a session may not.
+ * Fork:    an engine may be opened before a fork() and used after it in every child; a session
+ *          may not, and watching starts with the first weir_watch_fd() of a process.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_H
@@ -113,6 +114,42 @@ WEIR_API WEIR_MUST_CHECK int weir_reset(struct weir_session *s, const struct wei
                                         uint32_t *cleared);
 /* The same for a key of weir_throttle(); says whether there was anything. */
 WEIR_API bool weir_throttle_reset(struct weir_session *s, struct weir_str key);
+
+/* ---- HTTP: who sees a whole request, and not descriptors ---- */
+
+/* Decides an HTTP request by the rules' own shapes: each chain of keys that ends in a limit is
+ * looked up in the request, and those that it has are the descriptors.  out->statuses is the
+ * session's, until its next call; there are none where no rule applies.  0, or
+ * WEIR_ERR_NOT_FOUND (no such domain), _DOMAIN_EMPTY (several, and none is named), _TOO_LARGE, or
+ * what the lookup returned: nothing was counted then. */
+WEIR_API WEIR_MUST_CHECK int weir_check_http(struct weir_session *s, const struct weir_http *http,
+                                             uint64_t now_ns, struct weir_decision *out);
+
+/* One value of a query, decoded: a slice of query, or written to room.  1, 0 where there is none
+ * of this name, or WEIR_ERR_TOO_LARGE where room does not suffice (query.len bytes do). */
+WEIR_API WEIR_MUST_CHECK int weir_query_value(struct weir_str query, struct weir_str name,
+                                              char *room, size_t room_len, struct weir_str *value);
+/* One value of a Cookie header. */
+WEIR_API bool weir_cookie_value(struct weir_str header, struct weir_str name,
+                                struct weir_str *value);
+
+/* Reads "legacy,ietf-11" and the like; "none" is no dialect.  0, or WEIR_ERR_INVALID. */
+WEIR_API WEIR_MUST_CHECK int weir_dialects_read(struct weir_str text, uint32_t *dialects);
+
+#define WEIR_HEADERS_LEN_MAX 3584 /* bytes of all headers */
+
+/* Header lines, each ended by CRLF; returns their length.  dialects: of enum weir_dialect, or'ed. */
+WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
+                             const struct weir_decision *decision, uint64_t now_ns);
+
+/* The status that speaks for all; NULL where no limit applied. */
+WEIR_API const struct weir_status *weir_headers_tightest(const struct weir_decision *decision);
+/* Seconds that a refusal tells its client to wait. */
+WEIR_API uint64_t weir_headers_wait_s(const struct weir_status *status);
+
+/* The body of a refusal: its length, 0 where `cap` bytes do not hold it.  *type: Content-Type. */
+WEIR_API size_t weir_refusal(char *to, size_t cap, enum weir_refusal_body kind, int status,
+                             const struct weir_decision *decision, struct weir_str *type);
 
 /* Watching the rules: wait until the descriptor is readable or *timeout_ms has passed, then
  * step.  step() loads, compiles and publishes new rules; bad ones change nothing and are

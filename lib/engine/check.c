@@ -14,6 +14,7 @@ static void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_
         for (uint32_t i = 0; i < plan->item_count; i++)
             weir_charge_alone(s, &plan->items[i], now_ns, &out->statuses[i]);
     }
+    out->is_denied = false;
     out->status_count = plan->item_count;
     out->overall = weir_combine(out->statuses, plan->item_count);
     if (s->engine->options.shadow_mode)

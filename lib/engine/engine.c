@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NEAR_RATIO_DEFAULT 0.8f
 
@@ -186,15 +187,19 @@ int weir_session_open(struct weir_session **out, struct weir *w)
 {
     struct weir_session *s = calloc(1, sizeof(*s));
     uint8_t *identity = calloc(1, WEIR_IDENTITY_MAX);
-    if (!s || !identity) {
+    struct weir_http_room *http = calloc(1, sizeof(*http));
+    if (!s || !identity || !http) {
         free(s);
         free(identity);
+        free(http);
         return WEIR_ERR_NOMEM;
     }
     s->engine = w;
     s->identity = identity;
+    s->http = http;
     pthread_mutex_lock(&w->lock);
-    s->number = w->session_number++;
+    /* The process number, because an engine may be opened before a fork. */
+    s->number = w->session_number++ + (uint32_t)getpid();
     s->next = w->sessions;
     w->sessions = s;
     pthread_mutex_unlock(&w->lock);
@@ -217,6 +222,7 @@ void weir_session_close(struct weir_session *s)
     weir_publish_sweep(w);
     pthread_mutex_unlock(&w->lock);
     free(s->identity);
+    free(s->http);
     free(s);
 }
 

@@ -20,6 +20,7 @@
 #define WEIR_ENGINE_ENGINE_H
 
 #include "base/maxima.h"
+#include "engine/http.h"
 #include "engine/throttle.h"
 #include "rules/rules.h"
 #include "rules/watch.h"
@@ -116,7 +117,8 @@ struct weir_session {
     struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
     struct weir_match match;
     struct weir_throttle_sets throttles;
-    uint8_t *identity; /* WEIR_IDENTITY_MAX bytes */
+    uint8_t *identity;           /* WEIR_IDENTITY_MAX bytes */
+    struct weir_http_room *http; /* for weir_check_http() */
 };
 
 /* One line to the engine's log, if it has one. */

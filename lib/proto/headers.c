@@ -93,7 +93,7 @@ static uint64_t window_s(const struct weir_status *s)
     return unit_s(s->unit) * (s->rule ? s->rule->unit_multiplier : 1);
 }
 
-static uint64_t wait_s(const struct weir_status *s)
+uint64_t weir_headers_wait_s(const struct weir_status *s)
 {
     uint64_t wait = whole_s(s->retry_after_ns);
     if (s->retry_after_ns == WEIR_NEVER)
@@ -120,7 +120,7 @@ static void put_legacy(struct weir_text *to, uint32_t dialects, const struct wei
     else if (dialects & WEIR_DIALECT_RESET_DELTA)
         PUT_LINE(to, "X-Ratelimit-Reset", whole_s(s->reset_after_ns));
     if (is_refused)
-        PUT_LINE(to, "X-Ratelimit-Retry-After", wait_s(s));
+        PUT_LINE(to, "X-Ratelimit-Retry-After", weir_headers_wait_s(s));
 }
 
 static struct weir_str name_of(const struct weir_status *s)
@@ -171,7 +171,8 @@ static void put_left(struct weir_text *to, const struct weir_status *s)
     WEIR_TEXT_PUT(to, ";r=");
     put_sf_integer(to, s->remaining);
     WEIR_TEXT_PUT(to, ";t=");
-    put_sf_integer(to, s->code == WEIR_CODE_OVER_LIMIT ? wait_s(s) : whole_s(s->reset_after_ns));
+    put_sf_integer(to, s->code == WEIR_CODE_OVER_LIMIT ? weir_headers_wait_s(s)
+                                                       : whole_s(s->reset_after_ns));
 }
 
 /* As many items as LIST_MAX bytes hold, the tightest first, each whole. */
@@ -216,9 +217,17 @@ void weir_headers_write(struct weir_text *to, uint32_t dialects,
     if (s && (dialects & WEIR_DIALECT_IETF_11))
         put_ietf(to, decision, s);
     if (s && is_refused)
-        PUT_LINE(to, "Retry-After", wait_s(s));
+        PUT_LINE(to, "Retry-After", weir_headers_wait_s(s));
     if (is_refused)
         WEIR_TEXT_PUT(to, "Cache-Control: no-store\r\n");
+}
+
+size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
+                    const struct weir_decision *decision, uint64_t now_ns)
+{
+    struct weir_text text = weir_text_in(to, WEIR_HEADERS_LEN_MAX);
+    weir_headers_write(&text, dialects, decision, now_ns);
+    return weir_text_len(&text);
 }
 
 /* ---- the body of a refusal ---- */
@@ -255,4 +264,12 @@ struct weir_str weir_headers_refusal(struct weir_text *to, enum weir_refusal_bod
     }
     WEIR_TEXT_PUT(to, "Too many requests\n");
     return WEIR_STR("text/plain; charset=utf-8");
+}
+
+size_t weir_refusal(char *to, size_t cap, enum weir_refusal_body kind, int status,
+                    const struct weir_decision *decision, struct weir_str *type)
+{
+    struct weir_text text = weir_text_in(to, cap);
+    *type = weir_headers_refusal(&text, kind, status, decision);
+    return text.has_overflowed ? 0 : weir_text_len(&text);
 }

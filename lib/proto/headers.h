@@ -7,6 +7,8 @@
  *     ietf-11       RateLimit-Policy, RateLimit                Retry-After
  *     none
  *
+ * In libweir, where weir.h has it for everyone; here is what our own programs use of it beside that.
+ *
  * Cache-Control: no-store goes with every refusal (RFC 6585, 4).  Dialects can be combined, but for
  * the two that mean different things by one name.  Seconds are whole and rounded up, and who is
  * refused waits at least one.  Where waiting does not help, because the request asks for more than
@@ -26,24 +28,8 @@
 
 #include <weir/weir.h>
 
-#define WEIR_HEADERS_LIST_MAX 1536             /* bytes of the value of RateLimit, of -Policy */
-#define WEIR_HEADERS_LEN_MAX (2 * 1536 + 512)  /* bytes of all headers */
-#define WEIR_REFUSAL_LEN_MAX (512 + 64 * 1024) /* bytes of a refusal's body */
-
-enum weir_dialect {
-    WEIR_DIALECT_LEGACY = 1,
-    WEIR_DIALECT_IETF_11 = 2,
-    WEIR_DIALECT_RESET_EPOCH = 4,
-    WEIR_DIALECT_RESET_DELTA = 8,
-};
-
-enum weir_refusal_body { WEIR_REFUSAL_PLAIN, WEIR_REFUSAL_PROBLEM };
-
-/* Reads "legacy,ietf-11" and the like; "none" is no dialect.  0, or WEIR_ERR_INVALID. */
-WEIR_MUST_CHECK int weir_dialects_read(struct weir_str text, uint32_t *dialects);
-
-/* The status that speaks for all; NULL where no limit applied. */
-const struct weir_status *weir_headers_tightest(const struct weir_decision *decision);
+#define WEIR_HEADERS_LIST_MAX 1536 /* bytes of the value of RateLimit, of -Policy */
+_Static_assert(WEIR_HEADERS_LEN_MAX >= 2 * WEIR_HEADERS_LIST_MAX + 512, "all headers fit");
 
 /* Writes header lines, each ended by CRLF.  dialects: of enum weir_dialect, or'ed. */
 void weir_headers_write(struct weir_text *to, uint32_t dialects,

@@ -58,6 +58,7 @@ static void gather(struct weir_compiler *c, const struct weir_draft_root *root)
     c->defaults = NULL;
     for (const struct weir_draft_root *r = root; r; r = r->next_same) {
         c->domain->is_atomic = c->domain->is_atomic || r->is_atomic;
+        c->domain->is_together = c->domain->is_atomic;
         if (!r->defaults)
             continue;
         if (c->defaults)

@@ -330,6 +330,7 @@ static void make_replaces(const struct making *m)
         return;
     m->rule->replaces = names;
     m->rule->replaces_count = count;
+    m->c->domain->is_together |= count > 0;
     for (const struct weir_draft_limit *l = m->draft->limits; l; l = l->next)
         for (const struct weir_draft_name *n = l->replaces; n; n = n->next)
             *names++ = weir_arena_str(arena, n->name);

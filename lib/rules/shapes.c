@@ -62,19 +62,27 @@ bool weir_attribute_lookup(const struct weir_domain *domain, struct weir_str nam
 /* One request while it is being described. */
 struct asking {
     const struct weir_domain *domain;
-    weir_attribute_fn get;
-    void *ctx;
+    const struct weir_http *http;
     struct weir_shape_room *room;
     uint32_t descriptor_count, entry_count, address_count;
     bool is_denied;
+    int err; /* of a lookup */
 };
 
-static bool attribute_value(const struct asking *a, struct weir_str key, struct weir_str *value)
+static bool get(struct asking *a, struct weir_str key, struct weir_str *value)
+{
+    int found = a->http->attribute(a->http->ctx, key, value);
+    if (found < 0)
+        a->err = found;
+    return found > 0;
+}
+
+static bool attribute_value(struct asking *a, struct weir_str key, struct weir_str *value)
 {
     struct weir_str from, from_value;
     if (!weir_attribute_find(a->domain, key, &from))
-        return a->get(a->ctx, key, value);
-    bool is_there = a->get(a->ctx, from, &from_value);
+        return get(a, key, value);
+    bool is_there = get(a, from, &from_value);
     return weir_attribute_lookup(a->domain, key, is_there ? &from_value : NULL, value);
 }
 
@@ -91,6 +99,35 @@ static bool part_value(struct asking *a, const struct weir_shape_part *part, str
         a->is_denied = true;
     *value = part->if_absent_value;
     return part->if_absent == WEIR_ABSENT_VALUE;
+}
+
+static bool is_late(const struct asking *a, const struct weir_shape *shape)
+{
+    for (uint32_t i = 0; i < shape->part_count; i++) {
+        struct weir_str key = shape->parts[i].key;
+        (void)weir_attribute_find(a->domain, key, &key);
+        if (!shape->parts[i].is_fixed && a->http->is_late(a->http->ctx, key))
+            return true;
+    }
+    return false;
+}
+
+/* Whether anything is late of what must be asked as one. */
+static bool is_late_together(const struct asking *a)
+{
+    if (a->http->stage == WEIR_STAGE_ALL || !a->domain->is_together)
+        return false;
+    for (uint32_t i = 0; i < a->domain->shape_count; i++)
+        if (is_late(a, &a->domain->shapes[i]))
+            return true;
+    return false;
+}
+
+static bool is_asked(const struct asking *a, const struct weir_shape *shape, bool are_all_late)
+{
+    if (a->http->stage == WEIR_STAGE_ALL)
+        return true;
+    return (are_all_late || is_late(a, shape)) == (a->http->stage == WEIR_STAGE_LATE);
 }
 
 /* The /64 of an address that only a bare key matches.  Written with its length, so that it is no
@@ -149,15 +186,20 @@ static bool describe(struct asking *a, const struct weir_shape *shape)
     return true;
 }
 
-int weir_shapes_describe(const struct weir_domain *domain, weir_attribute_fn get, void *ctx,
+int weir_shapes_describe(const struct weir_domain *domain, const struct weir_http *http,
                          struct weir_shape_room *room, uint32_t *descriptor_count, bool *is_denied)
 {
-    struct asking a = {.domain = domain, .get = get, .ctx = ctx, .room = room};
+    struct asking a = {.domain = domain, .http = http, .room = room};
     if (domain->has_too_many_shapes)
         return WEIR_ERR_TOO_LARGE;
-    for (uint32_t i = 0; i < domain->shape_count; i++)
-        if (!describe(&a, &domain->shapes[i]))
+    bool are_all_late = is_late_together(&a);
+    for (uint32_t i = 0; i < domain->shape_count && !a.err; i++) {
+        const struct weir_shape *shape = &domain->shapes[i];
+        if (is_asked(&a, shape, are_all_late) && !describe(&a, shape))
             return WEIR_ERR_TOO_LARGE;
+    }
+    if (a.err)
+        return a.err;
     *descriptor_count = a.descriptor_count;
     *is_denied = a.is_denied;
     return 0;

@@ -9,6 +9,10 @@
  *     path > user     path=/v1/orders  user=ann      [path=/v1/orders, user=ann]
  *     tier > user     user=ann, tier from a map      [tier=gold, user=ann]
  *
+ * A front end that learns some attributes late (the user, once authenticated) asks in two stages:
+ * first the shapes that need none of these, then the others.  What belongs together - a domain that
+ * is atomic, rules that replace others - is asked as one, late if any of it is.
+ *
  * A missing attribute drops its shapes, unless the rule says `if_absent`.  A generic_key has a
  * shape for each value that the rules name.  IPv6 addresses are counted by their /64 where no rule
  * says otherwise: here, and not in the tree, because a descriptor that comes over RLS must be
@@ -43,10 +47,6 @@ struct weir_shape {
 uint32_t weir_shapes_count(const struct weir_domain *domain);
 const struct weir_shape *weir_shapes_at(const struct weir_domain *domain, uint32_t index);
 
-/* Looks up an attribute of the request: false where it has none.  The value must last as long as
- * the descriptors. */
-typedef bool (*weir_attribute_fn)(void *ctx, struct weir_str name, struct weir_str *value);
-
 /* `attributes:` of the domain: the value that stands for from_value, or the default.  *from
  * receives the name of the attribute that it is looked up by.  find() is false where there is no
  * such attribute, lookup() where it has no value. */
@@ -63,10 +63,12 @@ struct weir_shape_room {
     uint32_t descriptor_max, entry_max, address_max;
 };
 
-/* Makes the descriptors.  *is_denied: an attribute is missing whose rule says `if_absent: deny`.
- * 0, or WEIR_ERR_TOO_LARGE where the room does not suffice or the domain has too many shapes. */
-WEIR_MUST_CHECK int weir_shapes_describe(const struct weir_domain *domain, weir_attribute_fn get,
-                                         void *ctx, struct weir_shape_room *room,
+/* Makes the descriptors, of the shapes that http's stage asks; values last as long as its lookup
+ * says.  *is_denied: an attribute is missing whose rule says `if_absent: deny`.  0,
+ * WEIR_ERR_TOO_LARGE where the room does not suffice or the domain has too many shapes, or what the
+ * lookup returned. */
+WEIR_MUST_CHECK int weir_shapes_describe(const struct weir_domain *domain,
+                                         const struct weir_http *http, struct weir_shape_room *room,
                                          uint32_t *descriptor_count, bool *is_denied);
 
 #endif

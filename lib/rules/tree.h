@@ -142,6 +142,7 @@ struct weir_domain {
     uint64_t tag;
     uint32_t node; /* root of its tree */
     bool is_atomic;
+    bool is_together;           /* atomic, or some rule replaces another: decided as one */
     struct weir_dict_slot root; /* that node's */
     /* Of all levels at one depth together: from what the place of a word is guessed. */
     uint64_t lengths[WEIR_GUESSES_MAX];

@@ -22,7 +22,7 @@ static struct weir_str get(const char *name)
 {
     struct weir_str value = {.len = 0};
     volatile char sink;
-    if (!weir_http_request_attribute(&request, weir_str_of(name), &value))
+    if (weir_http_request_attribute(&request, weir_str_of(name), &value) <= 0)
         return (struct weir_str){.ptr = NULL};
     for (size_t i = 0; i < value.len; i++)
         sink = value.ptr[i];

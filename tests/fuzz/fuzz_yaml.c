@@ -20,7 +20,7 @@ static void count_line(void *ctx, enum weir_level level, const char *line)
     *errors += level == WEIR_LEVEL_ERROR;
 }
 
-static bool attribute(void *ctx, struct weir_str name, struct weir_str *value)
+static int attribute(void *ctx, struct weir_str name, struct weir_str *value)
 {
     struct weir_str *tail = ctx;
     *value = weir_str_eq(name, WEIR_STR("remote_address")) ? WEIR_STR("2001:db8::1") : *tail;
@@ -38,7 +38,8 @@ static void describe(const struct weir_domain *domain, struct weir_str tail)
     uint32_t count = 0;
     bool is_denied;
     struct weir_match match;
-    if (weir_shapes_describe(domain, attribute, &tail, &room, &count, &is_denied))
+    struct weir_http http = {.attribute = attribute, .ctx = &tail};
+    if (weir_shapes_describe(domain, &http, &room, &count, &is_denied))
         return;
     for (uint32_t i = 0; i < count; i++)
         weir_rules_match(domain, descriptors[i].entries, descriptors[i].entry_count, &match);

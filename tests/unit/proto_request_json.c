@@ -205,7 +205,7 @@ static void a_decision_is_written_as_the_vectors_show_it(void **state)
          .retry_after_ns = WEIR_NEVER,
          .delay_ns = 0},
     };
-    struct weir_decision decision = {WEIR_CODE_OVER_LIMIT, 2, statuses};
+    struct weir_decision decision = {WEIR_CODE_OVER_LIMIT, false, 2, statuses};
     const char *expected =
         "{\"overall\": \"OVER_LIMIT\", \"statuses\": [{\"code\": \"OK\"}, {\"code\": "
         "\"OVER_LIMIT\", "
@@ -232,7 +232,7 @@ static void the_longest_decision_fits_its_maximum(void **state)
             .retry_after_ns = UINT64_MAX - 1,
             .delay_ns = UINT64_MAX,
         };
-    struct weir_decision decision = {WEIR_CODE_OVER_LIMIT, WEIR_DESCRIPTORS_MAX, statuses};
+    struct weir_decision decision = {WEIR_CODE_OVER_LIMIT, false, WEIR_DESCRIPTORS_MAX, statuses};
     assert_true(weir_decision_json_write(&decision, text) <= sizeof(text));
 }
 

@@ -8,7 +8,7 @@
 #define LIMIT "rate_limit: {unit: hour, requests_per_unit: 9}"
 
 /* A request as the attributes that it has: "user=ann path=/x". */
-static bool look_up(void *ctx, struct weir_str name, struct weir_str *value)
+static int look_up(void *ctx, struct weir_str name, struct weir_str *value)
 {
     static char work[512];
     struct weir_entry entries[16];
@@ -30,11 +30,12 @@ static const char *describe(const struct weir_rules *rules, const char *request,
     struct weir_entry entries[256];
     char addresses[8][WEIR_ADDRESS_TEXT_MAX], copy[256];
     struct weir_shape_room room = {descriptors, entries, addresses, WEIR_SHAPES_MAX, 256, 8};
+    struct weir_http http = {.attribute = look_up, .ctx = copy};
     uint32_t count = 0;
     size_t len = 0;
     snprintf(copy, sizeof(copy), "%s", request);
     const struct weir_domain *domain = weir_rules_domain(rules, WEIR_STR("d"));
-    assert_int_equal(weir_shapes_describe(domain, look_up, copy, &room, &count, is_denied), 0);
+    assert_int_equal(weir_shapes_describe(domain, &http, &room, &count, is_denied), 0);
     text[0] = '\0';
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < descriptors[i].entry_count; j++) {
@@ -128,12 +129,13 @@ static void shapes_are_at_most_64(void **state)
                 (size_t)snprintf(text + len, sizeof(text) - len, "  - {key: k%u, " LIMIT "}\n", i);
         struct weir_rules *rules = loaded(text);
         struct weir_shape_room room = {0};
+        struct weir_http http = {.attribute = look_up, .ctx = text};
         uint32_t count;
         bool is_denied;
         const struct weir_domain *domain = weir_rules_domain(rules, WEIR_STR("d"));
         assert_int_equal(weir_shapes_count(domain), WEIR_SHAPES_MAX);
         assert_int_equal(said.warnings, more);
-        assert_int_equal(weir_shapes_describe(domain, look_up, text, &room, &count, &is_denied),
+        assert_int_equal(weir_shapes_describe(domain, &http, &room, &count, &is_denied),
                          WEIR_ERR_TOO_LARGE); /* no room at all, or too many */
         weir_rules_free(rules);
     }
