@@ -138,7 +138,7 @@ WEIR_API WEIR_MUST_CHECK int weir_dialects_read(struct weir_str text, uint32_t *
 
 #define WEIR_HEADERS_LEN_MAX 3584 /* bytes of all headers */
 
-/* Header lines, each ended by CRLF; returns their length.  dialects: of enum weir_dialect, or'ed. */
+/* Header lines, each ended by CRLF; returns their length.  dialects: enum weir_dialect, or'ed. */
 WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                              const struct weir_decision *decision, uint64_t now_ns);
 

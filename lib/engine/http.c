@@ -1,4 +1,4 @@
-/* An HTTP request: described by the shapes of its domain, decided, both in one version of the rules.
+/* An HTTP request: described by its domain's shapes, decided, both in one version of the rules.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/http.h"

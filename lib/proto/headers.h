@@ -7,7 +7,7 @@
  *     ietf-11       RateLimit-Policy, RateLimit                Retry-After
  *     none
  *
- * In libweir, where weir.h has it for everyone; here is what our own programs use of it beside that.
+ * In libweir, and in weir.h for everyone; here is what only our own programs use.
  *
  * Cache-Control: no-store goes with every refusal (RFC 6585, 4).  Dialects can be combined, but for
  * the two that mean different things by one name.  Seconds are whole and rounded up, and who is
