@@ -58,7 +58,7 @@ static void put_result(struct weir_text *out, enum weir_resp_dialect dialect,
 {
     bool is_never = t->retry_after_ns == WEIR_NEVER;
     int64_t retry_s = is_never ? -1 : seconds_of(t->retry_after_ns);
-    weir_resp_put_array(out, 5);
+    WEIR_TEXT_PUT(out, "*5\r\n");
     if (dialect == WEIR_RESP_CELL) {
         weir_resp_put_int(out, !t->allowed);
         weir_resp_put_int(out, (int64_t)t->limit);

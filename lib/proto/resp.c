@@ -65,17 +65,26 @@ static enum weir_resp_next read_any_length(struct reader *r, uint32_t *out, bool
     return WEIR_RESP_COMMAND;
 }
 
-/* The same, faster: nearly all lengths have one digit. */
+/* The same, faster: nearly all lengths have one digit or two. */
 static inline enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is_none,
                                               const char *fault)
 {
     const char *at = r->at;
-    if (r->end - at < 3 || at[1] != '\r' || at[2] != '\n' || at[0] < '0' || at[0] > '9')
-        return read_any_length(r, out, is_none, fault);
-    *out = (uint32_t)(at[0] - '0');
-    *is_none = false;
-    r->at += 3;
-    return WEIR_RESP_COMMAND;
+    if (r->end - at >= 4) {
+        uint32_t number = (uint32_t)*at++ - '0', second = (uint32_t)*at - '0';
+        bool is_digit = number <= 9;
+        if (second <= 9 && number != 0) {
+            number = number * 10 + second;
+            at++;
+        }
+        if (is_digit && at[0] == '\r' && at[1] == '\n') {
+            r->at = at + 2;
+            *out = number;
+            *is_none = false;
+            return WEIR_RESP_COMMAND;
+        }
+    }
+    return read_any_length(r, out, is_none, fault);
 }
 
 static enum weir_resp_next read_bulk(struct reader *r, struct weir_str *out, size_t *room)

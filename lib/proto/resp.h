@@ -78,12 +78,14 @@ static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
     *at++ = ':';
     if (number < 0)
         *at++ = '-';
-    uint64_t unit = 1;
-    while (rest / unit >= 10)
-        unit *= 10;
-    for (; unit >= 10; unit /= 10)
-        *at++ = (char)('0' + rest / unit % 10);
-    *at++ = (char)('0' + rest % 10);
+    at++;
+    for (uint64_t more = rest / 10; more != 0; more /= 10)
+        at++;
+    char *digit = at;
+    do { /* from the last one, so that only constants divide */
+        *--digit = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest != 0);
     *at++ = '\r';
     *at++ = '\n';
     text->at = at;

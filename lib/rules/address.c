@@ -8,19 +8,40 @@
 
 #define MAPPED UINT64_C(0x0000ffff00000000)
 
+/* By hand, as print_ipv4(), and as strict as inet_pton(): four numbers up to 255, no zero before
+ * another digit. */
+static bool parse_ipv4(uint32_t *out, struct weir_str text)
+{
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    uint32_t bits = 0;
+    for (int part = 0; part < 4; part++) {
+        if (part > 0 && (at == end || *at++ != '.'))
+            return false;
+        const char *first = at;
+        uint32_t byte = 0;
+        while (at < end && *at >= '0' && *at <= '9' && byte <= 255)
+            byte = byte * 10 + (uint32_t)(*at++ - '0');
+        if (at == first || byte > 255 || (*first == '0' && at > first + 1))
+            return false;
+        bits = bits << 8 | byte;
+    }
+    *out = bits;
+    return at == end;
+}
+
 bool weir_address_parse(struct weir_address *out, struct weir_str text)
 {
     char copy[INET6_ADDRSTRLEN];
+    uint32_t four;
+    struct in6_addr six;
+    if (parse_ipv4(&four, text)) {
+        *out = (struct weir_address){0, MAPPED | four};
+        return true;
+    }
     if (text.len == 0 || text.len >= sizeof(copy) || memchr(text.ptr, '\0', text.len))
         return false;
     memcpy(copy, text.ptr, text.len);
     copy[text.len] = '\0';
-    struct in_addr four;
-    struct in6_addr six;
-    if (inet_pton(AF_INET, copy, &four) == 1) {
-        *out = (struct weir_address){0, MAPPED | ntohl(four.s_addr)};
-        return true;
-    }
     if (inet_pton(AF_INET6, copy, &six) != 1)
         return false;
     uint64_t words[2];
