@@ -13,7 +13,7 @@ run: build ## a live demonstration in the terminal
 	@build/weir demo
 
 test:     ## all tests, also under the sanitizers
-	@tools/setup build test && tools/test
+	@tools/setup build test peers && tools/test
 
 bench: build ## how fast a decision is, and how near to what the machine allows; 4 minutes
 	@tools/bench
