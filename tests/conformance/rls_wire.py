@@ -1,4 +1,4 @@
-"""Envoy's rate limit service as a client sees it: protobuf by hand, gRPC by grpcio.
+"""Envoy's rate limit service as a client sees it: protobuf by hand, gRPC by grpcio, or by another (node_client.py).
 
 Only what the tests need, so that no generated code is needed: a message is a dict of field numbers
 to lists of values (int, or bytes).
@@ -151,15 +151,9 @@ def parse_response(data):
 
 # ---- clients ----
 
-class Client:
-    """A gRPC channel.  Closed by itself at the end of `with`."""
-
-    def __init__(self, address, **options):
-        self.channel = grpc.insecure_channel(address, options=[
-            ("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1), *options.items()])
-
-    def unary(self, path, data, timeout=10, **more):
-        return self.channel.unary_unary(path)(data, timeout=timeout, **more)
+class BaseClient:
+    """What a client can ask.  How it does so is in those that derive from it: unary(path, data, timeout), whose failure
+    is a grpc.RpcError; unary_many(path, data, count), all at once; stream(path, data); close()."""
 
     def ask(self, domain, *descriptors, hits_addend=0, timeout=10):
         """What the service says of these descriptors."""
@@ -181,11 +175,42 @@ class Client:
 
     def watch(self, service):
         """A stream of health; .cancel() ends it."""
-        return self.channel.unary_stream(HEALTH_WATCH, response_deserializer=lambda data: first(parse(data), 1))(
-            bytes_field(1, service) if service else b"")
+        return Watch(self.stream(HEALTH_WATCH, bytes_field(1, service) if service else b""))
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        self.close()
+
+
+class Watch:
+    def __init__(self, call):
+        self.call, self.cancel = call, call.cancel
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return first(parse(next(self.call)), 1)
+
+
+class Client(BaseClient):
+    """A channel of grpcio's.  Closed by itself at the end of `with`."""
+
+    def __init__(self, address, **options):
+        self.channel = grpc.insecure_channel(address, options=[
+            ("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1), *options.items()])
+
+    def unary(self, path, data, timeout=10):
+        return self.channel.unary_unary(path)(data, timeout=timeout)
+
+    def unary_many(self, path, data, count, timeout=20):
+        return [one.result() for one in [self.channel.unary_unary(path).future(data, timeout=timeout)
+                                         for _ in range(count)]]
+
+    def stream(self, path, data):
+        return self.channel.unary_stream(path)(data)
+
+    def close(self):
         self.channel.close()

@@ -6,14 +6,14 @@ import signal
 
 import grpc
 
-from rls_wire import HEALTH_CHECK, NOT_SERVING, OK, SERVICE_UNKNOWN, SERVING, Client, bytes_field
+from rls_wire import HEALTH_CHECK, NOT_SERVING, OK, SERVICE_UNKNOWN, SERVING, bytes_field
 from service import Service
 
 RULES = "domain: t\ndescriptors: []\n"
 
 
-def test_check_knows_two_services(tmp_path):                                            # 62
-    with Service(tmp_path, RULES) as weir, Client(weir.address("grpc")) as client:
+def test_check_knows_two_services(tmp_path, connect):                                            # 62
+    with Service(tmp_path, RULES) as weir, connect(weir.address("grpc")) as client:
         assert client.health("ratelimit") == SERVING
         assert client.health("") == SERVING
         assert client.refusal(bytes_field(1, "other"), HEALTH_CHECK) == (grpc.StatusCode.NOT_FOUND, "unknown service")
@@ -21,8 +21,8 @@ def test_check_knows_two_services(tmp_path):                                    
         assert client.refusal(b"\x0a\x09short", HEALTH_CHECK)[0] == grpc.StatusCode.INTERNAL
 
 
-def test_watch_tells_at_once_and_stays_open(tmp_path):
-    with Service(tmp_path, RULES) as weir, Client(weir.address("grpc")) as client:
+def test_watch_tells_at_once_and_stays_open(tmp_path, connect):
+    with Service(tmp_path, RULES) as weir, connect(weir.address("grpc")) as client:
         watches = {name: client.watch(name) for name in ("ratelimit", "", "other")}
         assert {name: next(watch) for name, watch in watches.items()} == {
             "ratelimit": SERVING, "": SERVING, "other": SERVICE_UNKNOWN}
@@ -34,8 +34,8 @@ def test_watch_tells_at_once_and_stays_open(tmp_path):
         again.cancel()
 
 
-def test_watch_tells_when_the_service_goes_down(tmp_path):
-    with Service(tmp_path, RULES) as weir, Client(weir.address("grpc")) as client:
+def test_watch_tells_when_the_service_goes_down(tmp_path, connect):
+    with Service(tmp_path, RULES) as weir, connect(weir.address("grpc")) as client:
         watch = client.watch("ratelimit")
         assert next(watch) == SERVING
         weir.signal(signal.SIGTERM)
@@ -48,8 +48,8 @@ def test_watch_tells_when_the_service_goes_down(tmp_path):
         weir.wait_gone()
 
 
-def test_health_turns_first_and_requests_are_answered_on(tmp_path):
-    with Service(tmp_path, RULES, ["--drain-delay", "1s"]) as weir, Client(weir.address("grpc")) as client:
+def test_health_turns_first_and_requests_are_answered_on(tmp_path, connect):
+    with Service(tmp_path, RULES, ["--drain-delay", "1s"]) as weir, connect(weir.address("grpc")) as client:
         watch = client.watch("ratelimit")
         assert next(watch) == SERVING
         weir.signal(signal.SIGTERM)
@@ -59,9 +59,9 @@ def test_health_turns_first_and_requests_are_answered_on(tmp_path):
         weir.wait_gone()
 
 
-def test_health_waits_for_rules_where_told_so(tmp_path):
+def test_health_waits_for_rules_where_told_so(tmp_path, connect):
     flags = "--start-without-rules", "--healthy-with-rules"
-    with Service(tmp_path, "domain: t\ndescriptors: oops\n", flags) as weir, Client(weir.address("grpc")) as client:
+    with Service(tmp_path, "domain: t\ndescriptors: oops\n", flags) as weir, connect(weir.address("grpc")) as client:
         watch = client.watch("ratelimit")
         assert next(watch) == NOT_SERVING
         weir.rules(RULES)

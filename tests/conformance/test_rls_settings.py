@@ -4,7 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import pytest
 
-from rls_wire import MINUTE, OK, OVER_LIMIT, Client, descriptor
+from rls_wire import MINUTE, OK, OVER_LIMIT, descriptor
 from service import Service, wait_until
 
 RULES = """\
@@ -19,20 +19,20 @@ descriptors:
 
 
 @pytest.fixture
-def serve(tmp_path):
+def serve(tmp_path, connect):
     """Starts a service with these variables; a client of it."""
     started = []
 
     def start(rules=RULES, flags=(), **env):
         weir = Service(tmp_path, rules, flags, env)
-        client = Client(weir.address("grpc"))
+        client = connect(weir.address("grpc"))
         started.append((weir, client))
         client.service = weir
         return client
 
     yield start
     for weir, client in started:
-        client.channel.close()
+        client.close()
         weir.stop()
 
 

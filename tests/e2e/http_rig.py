@@ -2,10 +2,13 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import http.client
+import http.server
 import pathlib
 import socket
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
 from service import Service  # noqa: E402  (in the folder named above)
@@ -62,3 +65,33 @@ def send_raw(port, data):
         except (BrokenPipeError, ConnectionResetError):
             pass
         return read_all(connection)
+
+
+class App(http.server.BaseHTTPRequestHandler):
+    """What gateways stand before.  It tells X-Tokens as it was asked to in X-Want-Tokens."""
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", "3")
+        if "X-Want-Tokens" in self.headers:
+            self.send_header("X-Tokens", self.headers["X-Want-Tokens"])
+        self.end_headers()
+        self.wfile.write(b"app")
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def app():
+    """Runs it; its port."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), App)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()

@@ -3,18 +3,16 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
-import http.server
 import os
 import pathlib
 import re
 import shutil
 import socket
 import subprocess
-import threading
 import time
 
 import pytest
-from http_rig import PATIENCE_S, ask, serve
+from http_rig import PATIENCE_S, app, ask, serve
 
 RULES = """\
 domain: api
@@ -68,35 +66,10 @@ def shown(language, port, weir, app_port):
     return block
 
 
-class App(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self):
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(200)
-        self.send_header("Content-Length", "3")
-        self.end_headers()
-        self.wfile.write(b"app")
-
-    do_POST = do_GET
-
-    def log_message(self, *_):
-        pass
-
-
 def free_port():
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
-
-
-@contextlib.contextmanager
-def app():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), App)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_address[1]
-    server.shutdown()
-    server.server_close()
 
 
 @contextlib.contextmanager
@@ -121,8 +94,7 @@ def gateway(command, port, folder):
 @pytest.fixture
 def nginx(tmp_path):
     program = shutil.which("nginx", path="/usr/sbin:" + os.environ["PATH"])
-    if not program:
-        pytest.skip("no nginx")
+    assert program, "no nginx"
     port, config = free_port(), tmp_path / "nginx.conf"
     with serve(tmp_path, RULES) as weir, app() as app_port:
         config.write_text(NGINX.format(folder=tmp_path, shown=shown("nginx", port, weir, app_port)))
@@ -135,8 +107,7 @@ def nginx(tmp_path):
 @pytest.fixture
 def caddy(tmp_path):
     program = shutil.which("caddy")
-    if not program:
-        pytest.skip("no caddy")
+    assert program, "no caddy"
     port, config = free_port(), tmp_path / "Caddyfile"
     with serve(tmp_path, RULES) as weir, app() as app_port:
         config.write_text(CADDY.format(folder=tmp_path, shown=shown("caddy", port, weir, app_port)))
