@@ -150,14 +150,9 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "merge-domains",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, merge_domains),
-     .help = "several files of a directory may speak of one domain"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, json),
-     .help = "one object instead of text"},
+    CLI_OPTION(CLI_FLAG, merge_domains, NULL,
+               "several files of a directory may speak of one domain"),
+    CLI_OPTION(CLI_FLAG, json, NULL, "one object instead of text"),
 };
 
 const struct cli_command cli_command_check = {

@@ -42,6 +42,14 @@ struct cli_option {
     uint64_t least, most;
 };
 
+/* An option that is called like its field of the command's struct settings.  Behind the help may
+ * follow .least and .most. */
+#define CLI_OPTION(kind_, field, metavar_, ...)                                                    \
+    {                                                                                              \
+        .name = #field, .kind = (kind_), .metavar = (metavar_),                                    \
+        .offset = offsetof(struct settings, field), .help = __VA_ARGS__                            \
+    }
+
 struct cli_operands {
     char **at;
     size_t count;

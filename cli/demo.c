@@ -170,21 +170,12 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "seconds",
-     .kind = CLI_SECONDS,
-     .metavar = "N",
-     .offset = offsetof(struct settings, seconds),
-     .help = "stop by itself; until Ctrl-C if not given (5 where the output is no terminal)"},
-    {.name = "rules",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, rules),
-     .help = "a copy of examples/rules/demo.yaml; what you change there takes effect at once"},
-    {.name = "table",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, table),
-     .help = "count in this file, for 'weir table stat' beside it; private if not given"},
+    CLI_OPTION(CLI_SECONDS, seconds, "N",
+               "stop by itself; until Ctrl-C if not given (5 where the output is no terminal)"),
+    CLI_OPTION(CLI_TEXT, rules, "PATH",
+               "a copy of examples/rules/demo.yaml; what you change there takes effect at once"),
+    CLI_OPTION(CLI_TEXT, table, "PATH",
+               "count in this file, for 'weir table stat' beside it; private if not given"),
 };
 
 const struct cli_command cli_command_demo = {

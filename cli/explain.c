@@ -288,24 +288,10 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "rules",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, rules),
-     .help = "the rules: a file or a directory (required)"},
-    {.name = "table",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, table),
-     .help = "show what this table counts now; nothing is taken"},
-    {.name = "merge-domains",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, merge_domains),
-     .help = "several rules files may speak of one domain"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, json),
-     .help = "one object instead of text"},
+    CLI_OPTION(CLI_TEXT, rules, "PATH", "the rules: a file or a directory (required)"),
+    CLI_OPTION(CLI_TEXT, table, "PATH", "show what this table counts now; nothing is taken"),
+    CLI_OPTION(CLI_FLAG, merge_domains, NULL, "several rules files may speak of one domain"),
+    CLI_OPTION(CLI_FLAG, json, NULL, "one object instead of text"),
 };
 
 const struct cli_command cli_command_explain = {

@@ -25,7 +25,7 @@ struct settings {
     bool check;
     bool keep_going;
     bool json;
-    uint64_t table_bytes;
+    uint64_t table_size;
 };
 
 struct replay {
@@ -152,7 +152,7 @@ static enum cli_exit open_engine(struct replay *r)
         .virtual_time = true,
         .rules_path = r->settings->rules,
         .table_path = r->settings->table,
-        .table_bytes = r->settings->table_bytes,
+        .table_bytes = r->settings->table_size,
         .merge_domains = r->settings->merge_domains,
         .log = cli_log,
     };
@@ -216,46 +216,18 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "rules",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, rules),
-     .help = "the rules: a file or a directory (required)"},
-    {.name = "format",
-     .kind = CLI_TEXT,
-     .metavar = "NAME",
-     .offset = offsetof(struct settings, format),
-     .help = "of the input: jsonl (access logs come later)"},
-    {.name = "summary",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, summary),
-     .help = "a report per rule instead of decisions"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, json),
-     .help = "the summary as one object"},
-    {.name = "check",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, check),
-     .help = "compare with the \"expect\" of each line instead; exit 1 if any differs"},
-    {.name = "keep-going",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, keep_going),
-     .help = "skip bad lines (and exit 1 at the end) instead of stopping at the first"},
-    {.name = "merge-domains",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, merge_domains),
-     .help = "several rules files may speak of one domain"},
-    {.name = "table",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, table),
-     .help = "count in this table, made if there is none; private if not given"},
-    {.name = "table-size",
-     .kind = CLI_SIZE,
-     .metavar = "SIZE",
-     .offset = offsetof(struct settings, table_bytes),
-     .help = "of a table that is made: 64m if not given"},
+    CLI_OPTION(CLI_TEXT, rules, "PATH", "the rules: a file or a directory (required)"),
+    CLI_OPTION(CLI_TEXT, format, "NAME", "of the input: jsonl (access logs come later)"),
+    CLI_OPTION(CLI_FLAG, summary, NULL, "a report per rule instead of decisions"),
+    CLI_OPTION(CLI_FLAG, json, NULL, "the summary as one object"),
+    CLI_OPTION(CLI_FLAG, check, NULL,
+               "compare with the \"expect\" of each line instead; exit 1 if any differs"),
+    CLI_OPTION(CLI_FLAG, keep_going, NULL,
+               "skip bad lines (and exit 1 at the end) instead of stopping at the first"),
+    CLI_OPTION(CLI_FLAG, merge_domains, NULL, "several rules files may speak of one domain"),
+    CLI_OPTION(CLI_TEXT, table, "PATH",
+               "count in this table, made if there is none; private if not given"),
+    CLI_OPTION(CLI_SIZE, table_size, "SIZE", "of a table that is made: 64m if not given"),
 };
 
 const struct cli_command cli_command_replay = {

@@ -69,10 +69,8 @@ static const struct cli_option options[] = {
 #include "serve/config.def"
 #undef WEIR_SETTING
 #undef WEIR_SETTING_GROUP
-    {.name = "print-config",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, print_config),
-     .help = "print the settings that hold, and who said so, as a weir.yaml; then exit"},
+    CLI_OPTION(CLI_FLAG, print_config, NULL,
+               "print the settings that hold, and who said so, as a weir.yaml; then exit"),
 };
 
 static const char *group_at(size_t index)

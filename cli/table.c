@@ -252,26 +252,11 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct settings, json),
-     .help = "stat: one object; dump: one object a line"},
-    {.name = "limit",
-     .kind = CLI_COUNT,
-     .metavar = "N",
-     .offset = offsetof(struct settings, limit),
-     .most = UINT64_MAX,
-     .help = "dump: at most this many slots"},
-    {.name = "size",
-     .kind = CLI_SIZE,
-     .metavar = "SIZE",
-     .offset = offsetof(struct settings, size),
-     .help = "resize: of the whole new file, such as 128m"},
-    {.name = "output",
-     .kind = CLI_TEXT,
-     .metavar = "PATH",
-     .offset = offsetof(struct settings, output),
-     .help = "resize: write the new file here and leave the old one alone"},
+    CLI_OPTION(CLI_FLAG, json, NULL, "stat: one object; dump: one object a line"),
+    CLI_OPTION(CLI_COUNT, limit, "N", "dump: at most this many slots", .most = UINT64_MAX),
+    CLI_OPTION(CLI_SIZE, size, "SIZE", "resize: of the whole new file, such as 128m"),
+    CLI_OPTION(CLI_TEXT, output, "PATH",
+               "resize: write the new file here and leave the old one alone"),
 };
 
 const struct cli_command cli_command_table = {

@@ -25,6 +25,7 @@ static const char *const algorithms[] = {
     [WEIR_TOKEN_BUCKET] = "token_bucket",
     [WEIR_LEAKY_BUCKET] = "leaky_bucket",
     [WEIR_CONCURRENCY] = "concurrency",
+    [WEIR_CONCURRENCY + 1] = NULL,
 };
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
@@ -42,6 +43,11 @@ const char *weir_unit_name(enum weir_unit unit)
 const char *weir_algorithm_name(enum weir_algorithm algorithm)
 {
     return (size_t)algorithm < COUNT_OF(algorithms) ? algorithms[algorithm] : NULL;
+}
+
+const char *const *weir_algorithm_names(void)
+{
+    return algorithms;
 }
 
 /* ---- what does not fit ---- */

@@ -111,5 +111,6 @@ uint64_t weir_unit_seconds(enum weir_unit unit);
 /* "second", "minute" ...; NULL for what is none. */
 const char *weir_unit_name(enum weir_unit unit);
 const char *weir_algorithm_name(enum weir_algorithm algorithm);
+const char *const *weir_algorithm_names(void); /* by number, NULL behind the last */
 
 #endif

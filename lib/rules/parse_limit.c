@@ -1,6 +1,7 @@
 /* The fields of a rate_limit, and of the `defaults:` of a domain.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "algo/limit.h"
 #include "base/maxima.h"
 #include "base/str.h"
 #include "rules/parse.h"
@@ -137,16 +138,7 @@ void weir_parse_unit_multiplier(struct weir_parser *p, const struct weir_field *
 void weir_parse_algorithm(struct weir_parser *p, const struct weir_field *field,
                           const struct weir_yaml *value)
 {
-    static const char *const words[] = {
-        [WEIR_FIXED_WINDOW] = "fixed_window",
-        [WEIR_SLIDING_WINDOW_COUNTER] = "sliding_window_counter",
-        [WEIR_SLIDING_WINDOW_LOG] = "sliding_window_log",
-        [WEIR_TOKEN_BUCKET] = "token_bucket",
-        [WEIR_LEAKY_BUCKET] = "leaky_bucket",
-        [WEIR_CONCURRENCY] = "concurrency",
-        [WEIR_CONCURRENCY + 1] = NULL,
-    };
-    int word = weir_parse_word(p, field->name, value, words);
+    int word = weir_parse_word(p, field->name, value, weir_algorithm_names());
     if (word < 0)
         return;
     p->limit->algorithm = (uint8_t)word;
