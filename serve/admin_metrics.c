@@ -190,6 +190,8 @@ static void put_requests(struct weir_buf *to, const struct weir_service *service
         [WEIR_FRONT_COUNT_REQUESTS] = {"weir_requests_total", "Requests decided, or answered."},
         [WEIR_FRONT_COUNT_OVER_LIMIT] = {"weir_requests_over_limit_total",
                                          "Requests that were refused."},
+        [WEIR_FRONT_COUNT_SHADOWED] = {"weir_requests_shadowed_total",
+                                       "Requests let through for shadow_mode alone."},
         [WEIR_FRONT_COUNT_BAD] = {"weir_requests_bad_total",
                                   "Requests that made no sense, or were over a maximum."},
     };
@@ -279,9 +281,18 @@ static void put_their_service(struct weir_buf *to, const struct weir_service *se
     weir_prom_head(to, "ratelimit_service_total_requests", "counter", "Calls over gRPC.");
     weir_prom_sample(to, "ratelimit_service_total_requests", &method, 1,
                      weir_service_count(service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS));
+    const struct weir_prom_label error = {"err_type", WEIR_STR("service_error")};
+    weir_prom_head(to, "ratelimit_service_should_rate_limit_error", "counter",
+                   "Calls over gRPC that were errors.");
+    weir_prom_sample(to, "ratelimit_service_should_rate_limit_error", &error, 1,
+                     weir_service_count(service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD));
+    put_number(to, "ratelimit_service_global_shadow_mode", "counter",
+               "Requests let through for shadow_mode alone.", weir_service_shadowed(service));
     put_number(to, "ratelimit_service_config_load_success", "counter",
                "How often rules were published.",
                weir_rules_generation(weir_service_engine(service)));
+    put_number(to, "ratelimit_service_config_load_error", "counter",
+               "How often rules were not valid.", weir_service_bad_rules(service));
 }
 
 /* alloc: the lines go. */

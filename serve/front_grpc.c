@@ -12,6 +12,7 @@
 #include "proto/grpc.h"
 #include "proto/health.h"
 #include "proto/rls.h"
+#include "serve/envoy.h"
 #include "serve/service.h"
 #include "serve/worker.h"
 
@@ -317,15 +318,14 @@ static void answer(struct weir_front_grpc_conn *front, struct batch *batch, size
     weir_grpc_reply(front->h2, stream);
 }
 
-static void count(const struct weir_front_grpc_conn *front, const struct batch *batch)
+static void count(const struct weir_front_grpc_conn *front, struct batch *batch)
 {
-    uint64_t decided = 0, over = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        decided += batch->results[i] == 0;
-        over += batch->results[i] == 0 && batch->decisions[i].overall == WEIR_CODE_OVER_LIMIT;
-    }
-    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS, decided);
-    weir_worker_add(front->worker, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_OVER_LIMIT, over);
+    bool has_shadow = weir_service_settings(front->worker->service)->shadow_mode;
+    struct weir_envoy_sums sums = {0};
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->results[i] == 0)
+            weir_envoy_decided(&sums, &batch->decisions[i], has_shadow, front->now_ns);
+    weir_envoy_count(&sums, front->worker, WEIR_FRONT_GRPC);
 }
 
 /* alloc: for dynamic metadata, which is off unless an operator wants it. */

@@ -3,6 +3,7 @@
 
 #include "base/str.h"
 #include "proto/rls_json.h"
+#include "serve/envoy.h"
 
 #include <stdlib.h>
 
@@ -78,18 +79,18 @@ void weir_front_http_json(struct weir_front_http *front, const struct weir_http1
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
     struct weir_decision decision = {.statuses = statuses};
     char why[WHY_LEN] = "";
+    uint64_t now_ns = weir_loop_now(front->worker->loop);
     int err = weir_rls_json_parse(&json, request->body, why, sizeof(why));
-    if (!err) {
-        err = weir_check(front->worker->session, &json.request, weir_loop_now(front->worker->loop),
-                         &decision);
-    }
+    if (!err)
+        err = weir_check(front->worker->session, &json.request, now_ns, &decision);
     if (err) {
         refuse(front, request, err == WEIR_ERR_TOO_LARGE ? 413 : 400,
                why[0] != '\0' ? why : weir_strerror(err));
     } else {
-        bool is_over = decision.overall == WEIR_CODE_OVER_LIMIT;
-        weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
-        weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_over);
+        struct weir_envoy_sums sums = {0};
+        bool has_shadow = weir_service_settings(front->worker->service)->shadow_mode;
+        weir_envoy_decided(&sums, &decision, has_shadow, now_ns);
+        weir_envoy_count(&sums, front->worker, WEIR_FRONT_HTTP);
         answer(front, request, &json.request, &decision);
     }
     weir_rls_json_fini(&json);

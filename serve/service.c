@@ -59,6 +59,17 @@ uint64_t weir_service_count(const struct weir_service *service, enum weir_front 
     return sum;
 }
 
+uint64_t weir_service_shadowed(const struct weir_service *service)
+{
+    return weir_service_count(service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_SHADOWED) +
+           weir_service_count(service, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_SHADOWED);
+}
+
+uint64_t weir_service_bad_rules(const struct weir_service *service)
+{
+    return atomic_load_explicit(&service->bad_rules, memory_order_relaxed);
+}
+
 const struct weir_listener *weir_service_listener(const struct weir_service *service, size_t index,
                                                   enum weir_front *front)
 {
@@ -308,8 +319,9 @@ static void tell_health(struct weir_service *service)
 
 static void look_at_rules(struct weir_service *service, int *timeout_ms)
 {
-    int result =
-        weir_watch_step(service->engine, timeout_ms); /* errors: said, and changed nothing */
+    int result = weir_watch_step(service->engine, timeout_ms);
+    if (result < 0) /* said, and changed nothing */
+        atomic_fetch_add_explicit(&service->bad_rules, 1, memory_order_relaxed);
     if (result == 1 && !atomic_exchange_explicit(&service->has_rules, true, memory_order_relaxed))
         tell_health(service);
 }

@@ -38,6 +38,10 @@ struct weir *weir_service_engine(const struct weir_service *service);
 /* A counter over all workers. */
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
                             enum weir_front_count counter);
+/* Requests of Envoy's protocol, by gRPC or /json, that shadow_mode alone let through. */
+uint64_t weir_service_shadowed(const struct weir_service *service);
+/* How often new rules were not valid, and so changed nothing. */
+uint64_t weir_service_bad_rules(const struct weir_service *service);
 /* The listeners that are open; index from 0, NULL past the last. */
 const struct weir_listener *weir_service_listener(const struct weir_service *service, size_t index,
                                                   enum weir_front *front);

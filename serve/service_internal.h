@@ -34,6 +34,7 @@ struct weir_service {
     bool has_heard_errors; /* of the engine */
     _Atomic bool is_going_down;
     _Atomic bool has_rules;
+    _Atomic uint64_t bad_rules; /* the main thread's; others read */
 };
 
 /* listen.c */

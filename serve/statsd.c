@@ -18,7 +18,7 @@ struct weir_statsd {
     int fd;
     struct weir_service *service;
     uint64_t rules[WEIR_STATS_RULES_MAX + 1][WEIR_COUNTERS]; /* as last sent, by rule->stat */
-    uint64_t loads, calls;
+    uint64_t loads, bad_loads, calls, errors, shadowed;
     struct weir_text text;
     char datagram[DATAGRAM_LEN];
 };
@@ -93,6 +93,12 @@ static void flush(void *ctx)
     put_rules(statsd, true);
     put(statsd, "ratelimit.service.config_load_success", none, "", &statsd->loads,
         weir_rules_generation(weir_service_engine(statsd->service)));
+    put(statsd, "ratelimit.service.config_load_error", none, "", &statsd->bad_loads,
+        weir_service_bad_rules(statsd->service));
+    put(statsd, "ratelimit.service.global_shadow_mode", none, "", &statsd->shadowed,
+        weir_service_shadowed(statsd->service));
+    put(statsd, "ratelimit.service.call.should_rate_limit.service_error", none, "", &statsd->errors,
+        weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD));
     put(statsd, "ratelimit_server.ShouldRateLimit.total_requests", none, "", &statsd->calls,
         weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS));
     send_datagram(statsd);

@@ -34,6 +34,7 @@ enum weir_front {
 enum weir_front_count {
     WEIR_FRONT_COUNT_REQUESTS,   /* that were decided */
     WEIR_FRONT_COUNT_OVER_LIMIT, /* of these, refused */
+    WEIR_FRONT_COUNT_SHADOWED,   /* or not refused for the service's shadow mode alone */
     WEIR_FRONT_COUNT_BAD,        /* requests that made no sense, or were over a maximum */
     WEIR_FRONT_COUNTS
 };
