@@ -214,6 +214,7 @@ static void serve(struct front *front, const struct weir_http1_request *request,
 static bool on_request(void *ctx, const struct weir_http1_request *request)
 {
     struct front *front = ctx;
+    weir_conn_amid(front->conn, false); /* the next has its own time */
     if (!front->is_alive)
         weir_conn_alive(front->conn);
     front->is_alive = true;
@@ -226,6 +227,11 @@ static void on_refuse(void *ctx, int status)
     struct front *front = ctx;
     const struct weir_http1_request nothing = {.keeps_open = false};
     weir_worker_add(front->worker, WEIR_FRONT_ADMIN, WEIR_FRONT_COUNT_BAD, 1);
+    WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_INFO, "connection closed",
+             WEIR_LOG_TEXT("protocol", "admin"),
+             WEIR_LOG_KEY("peer", weir_str_of(weir_conn_peer(front->conn))),
+             WEIR_LOG_NUMBER("status", (uint64_t)status),
+             WEIR_LOG_STR("why", weir_http1_reason(status)));
     serve(front, &nothing, status);
 }
 
@@ -259,6 +265,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
     }
     front->conn = conn;
     front->worker = weir_worker_of(conn);
+    weir_http1_set_budget(front->http, &front->worker->budget);
     *state = front;
     return 0;
 }
@@ -266,7 +273,19 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
 static int front_feed(void *state, const uint8_t *bytes, size_t len)
 {
     struct front *front = state;
-    return weir_http1_feed(front->http, bytes, len);
+    int err = weir_http1_feed(front->http, bytes, len);
+    weir_conn_amid(front->conn, weir_http1_is_amid(front->http));
+    return err;
+}
+
+static bool front_expire(void *state, bool is_amid)
+{
+    struct front *front = state;
+    if (!is_amid)
+        return false;
+    on_refuse(front, 408);
+    weir_conn_finish(front->conn);
+    return true;
 }
 
 static void front_drain(void *state)
@@ -283,5 +302,6 @@ const struct weir_protocol weir_front_admin = {
     .open = front_open,
     .feed = front_feed,
     .drain = front_drain,
+    .expire = front_expire,
     .close = front_close,
 };

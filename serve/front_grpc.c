@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #define BATCH_MAX 64 /* calls decided together */
+#define NS_PER_MS UINT64_C(1000000)
 
 enum method { SHOULD_RATE_LIMIT, HEALTH_CHECK, HEALTH_WATCH, METHODS };
 
@@ -43,7 +44,8 @@ struct call {
     struct weir_grpc_call grpc;
     struct weir_h2_stream *stream;
     struct call *before, *after;
-    struct calls *list;    /* where it waits: ready, watchers, or NULL */
+    struct calls *list;    /* where it waits: coming, ready, watchers, or NULL */
+    uint64_t begun_ns;     /* when its first bytes came */
     enum weir_health told; /* to a watcher */
     bool is_of_service;    /* it watches "ratelimit" */
 };
@@ -56,8 +58,9 @@ struct weir_front_grpc_conn {
     struct weir_h2 *h2;
     bool is_alive; /* net knows that the peer is sensible */
     bool is_draining;
-    uint64_t now_ns; /* of this turn */
-    struct calls ready, watchers;
+    bool has_said_why; /* the log knows what the peer did wrong */
+    uint64_t now_ns;   /* of this turn */
+    struct calls coming, ready, watchers;
     struct weir_rls_options options;
 };
 
@@ -102,11 +105,12 @@ static struct call *call_of(struct weir_h2_stream *stream)
 
 static void on_begin(void *ctx, struct weir_h2_stream *stream)
 {
+    struct weir_front_grpc_conn *front = ctx;
     struct call *call = call_of(stream);
-    (void)ctx;
     weir_grpc_begin(&call->grpc);
     call->stream = stream;
-    call->list = NULL;
+    call->begun_ns = front->now_ns;
+    call_enter(call, &front->coming);
 }
 
 static void on_header(void *ctx, struct weir_h2_stream *stream, struct weir_str name,
@@ -120,8 +124,10 @@ static void on_request(void *ctx, struct weir_h2_stream *stream)
 {
     struct weir_front_grpc_conn *front = ctx;
     struct call *call = call_of(stream);
-    if (!call->list)
+    if (call->list == &front->coming) {
+        call_leave(call);
         call_enter(call, &front->ready);
+    }
 }
 
 static void on_data(void *ctx, struct weir_h2_stream *stream)
@@ -353,6 +359,37 @@ static void decide_some(struct weir_front_grpc_conn *front)
 
 /* ---- what net tells ---- */
 
+/* Those that have been coming for too long: a peer that sends a byte now and then is never idle. */
+static void refuse_slow(struct weir_front_grpc_conn *front)
+{
+    static const struct weir_grpc_status late = {WEIR_GRPC_DEADLINE_EXCEEDED,
+                                                 "the request did not come in time"};
+    const struct weir_settings *settings = weir_service_settings(front->worker->service);
+    uint64_t limit_ns = settings->request_timeout * NS_PER_MS;
+    struct call *call;
+    while ((call = front->coming.first) && front->now_ns > call->begun_ns &&
+           front->now_ns - call->begun_ns > limit_ns) {
+        call_leave(call);
+        refuse(front, call, late);
+        WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_INFO,
+                 "request not whole in time", WEIR_LOG_TEXT("protocol", "grpc"),
+                 WEIR_LOG_KEY("peer", weir_str_of(weir_conn_peer(front->conn))));
+    }
+}
+
+/* Once, if the peer did something wrong. */
+static void say_why(struct weir_front_grpc_conn *front)
+{
+    const char *why = weir_h2_why(front->h2);
+    if (why[0] == '\0' || front->has_said_why)
+        return;
+    front->has_said_why = true;
+    WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_WARN, "connection closed",
+             WEIR_LOG_TEXT("protocol", "grpc"),
+             WEIR_LOG_KEY("peer", weir_str_of(weir_conn_peer(front->conn))),
+             WEIR_LOG_TEXT("why", why));
+}
+
 static int front_open(void **state, void *ctx, struct weir_conn *conn)
 {
     const struct weir_settings *settings = weir_service_settings(ctx);
@@ -373,6 +410,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
         free(front);
         return err;
     }
+    weir_h2_set_budget(front->h2, &front->worker->budget);
     front->after = front->worker->grpc_conns;
     if (front->after)
         front->after->before = front;
@@ -391,11 +429,8 @@ static int front_feed(void *state, const uint8_t *bytes, size_t len)
         front->is_alive = true;
         weir_conn_alive(front->conn);
     }
-    if (err)
-        WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_WARN, "connection closed",
-                 WEIR_LOG_TEXT("protocol", "grpc"),
-                 WEIR_LOG_TEXT("peer", weir_conn_peer(front->conn)),
-                 WEIR_LOG_TEXT("why", weir_h2_why(front->h2)));
+    if (front->coming.first)
+        refuse_slow(front);
     return err;
 }
 
@@ -414,6 +449,7 @@ static int front_turn(void *state)
         update_watchers(front);
     if (weir_h2_flush(front->h2, send, front->conn))
         weir_conn_finish(front->conn);
+    say_why(front);
     return 0;
 }
 
@@ -426,6 +462,20 @@ static void front_drain(void *state)
         weir_grpc_end_unavailable(front->h2, call->stream);
     weir_h2_drain(front->h2);
     weir_conn_wake(front->conn);
+}
+
+/* Who watches our health hears nothing while it is good: it stays as long as it answers pings.  Any
+ * other is told to go, so that a call that is on its way is not lost. */
+static bool front_expire(void *state, bool is_amid)
+{
+    struct weir_front_grpc_conn *front = state;
+    (void)is_amid;
+    if (front->watchers.first)
+        weir_h2_ping(front->h2);
+    else
+        weir_h2_drain(front->h2);
+    weir_conn_wake(front->conn);
+    return true;
 }
 
 static void front_close(void *state)
@@ -453,5 +503,6 @@ const struct weir_protocol weir_front_grpc = {
     .feed = front_feed,
     .turn = front_turn,
     .drain = front_drain,
+    .expire = front_expire,
     .close = front_close,
 };

@@ -6,9 +6,6 @@
 #include <stdlib.h>
 
 #define NS_PER_S UINT64_C(1000000000)
-/* How long a request may take to come, once it has begun: who sends a byte now and then is never
- * idle, so net does not see it. */
-#define REQUEST_NS (30 * NS_PER_S)
 #define ANSWER_LEN 8192 /* of those that fit on the stack easily: all but a few of /json's */
 
 /* ---- answers ---- */
@@ -103,7 +100,7 @@ static bool on_request(void *ctx, const struct weir_http1_request *request)
 {
     struct weir_front_http *front = ctx;
     struct weir_str target = path_of(request->target), rest;
-    front->begun_ns = 0;
+    weir_conn_amid(front->conn, false); /* the next has its own time */
     if (!front->is_alive) {
         front->is_alive = true;
         weir_conn_alive(front->conn);
@@ -168,6 +165,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
     }
     front->conn = conn;
     front->worker = weir_worker_of(conn);
+    weir_http1_set_budget(front->http, &front->worker->budget);
     front->options = weir_service_http_options(service);
     weir_http_peer_read(&front->peer, weir_conn_peer(conn), front->options);
     *state = front;
@@ -177,16 +175,19 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
 static int front_feed(void *state, const uint8_t *bytes, size_t len)
 {
     struct weir_front_http *front = state;
-    uint64_t now_ns = weir_loop_now(front->worker->loop);
-    /* The clock may go back a little; then this request has just begun. */
-    if (front->begun_ns > 0 && now_ns > front->begun_ns && now_ns - front->begun_ns > REQUEST_NS) {
-        on_refuse(front, 408);
-        return WEIR_ERR_INVALID;
-    }
     int err = weir_http1_feed(front->http, bytes, len);
-    if (front->begun_ns == 0 && weir_http1_is_amid(front->http))
-        front->begun_ns = now_ns;
+    weir_conn_amid(front->conn, weir_http1_is_amid(front->http));
     return err;
+}
+
+static bool front_expire(void *state, bool is_amid)
+{
+    struct weir_front_http *front = state;
+    if (!is_amid)
+        return false;
+    on_refuse(front, 408);
+    weir_conn_finish(front->conn);
+    return true;
 }
 
 static void front_drain(void *state)
@@ -203,5 +204,6 @@ const struct weir_protocol weir_front_http = {
     .open = front_open,
     .feed = front_feed,
     .drain = front_drain,
+    .expire = front_expire,
     .close = front_close,
 };

@@ -23,8 +23,7 @@ struct weir_front_http {
     struct weir_http_peer peer;
     bool is_alive; /* net knows that the peer is sensible */
     bool is_draining;
-    uint64_t begun_ns; /* when the request that is under way began to come; 0: there is none */
-    uint64_t date_s;   /* of date[] */
+    uint64_t date_s; /* of date[] */
     char date[WEIR_HTTP1_DATE_LEN];
 };
 

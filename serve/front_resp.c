@@ -229,6 +229,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
     session->version = 2;
     session->id = weir_worker_next_id(session->worker);
     weir_resp_init(&session->resp);
+    session->resp.side.budget = &session->worker->budget;
     *state = session;
     return 0;
 }
@@ -243,7 +244,7 @@ static void protocol_error(struct turn *turn)
     weir_worker_add(session->worker, WEIR_FRONT_RESP, WEIR_FRONT_COUNT_BAD, 1);
     WEIR_LOG(weir_service_log(session->worker->service), WEIR_LOG_WARN, "connection closed",
              WEIR_LOG_TEXT("protocol", "resp"),
-             WEIR_LOG_TEXT("peer", weir_conn_peer(session->conn)),
+             WEIR_LOG_KEY("peer", weir_str_of(weir_conn_peer(session->conn))),
              WEIR_LOG_TEXT("why", session->resp.fault));
 }
 
@@ -258,18 +259,22 @@ static int front_feed(void *state, const uint8_t *bytes, size_t len)
     turn.out = weir_text_in(turn.buf, sizeof(turn.buf));
     weir_resp_feed(&session->resp, bytes, len);
     while (!session->is_ending &&
-           (next = weir_resp_next(&session->resp, &command)) == WEIR_RESP_COMMAND)
+           (next = weir_resp_next(&session->resp, &command)) == WEIR_RESP_COMMAND) {
+        weir_conn_amid(session->conn, false); /* the next has its own time */
+        session->has_obeyed = true;
         obey(&turn, &command);
+    }
     decide(&turn);
     if (next == WEIR_RESP_BAD)
         protocol_error(&turn);
     send_out(&turn);
     weir_resp_end(&session->resp);
-    if (!session->is_alive && !session->is_ending &&
+    if (!session->is_alive && session->has_obeyed && !session->is_ending &&
         (session->is_authenticated || !weir_resp_needs_password(session))) {
         session->is_alive = true;
         weir_conn_alive(session->conn);
     }
+    weir_conn_amid(session->conn, weir_resp_is_amid(&session->resp));
     return session->is_ending ? WEIR_ERR_IO : 0;
 }
 

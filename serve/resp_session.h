@@ -24,8 +24,9 @@ struct weir_resp_session {
     struct weir_worker *worker;
     struct weir_resp resp;
     uint64_t id;
-    int version;   /* 2 or 3 */
-    bool is_alive; /* net knows that the peer is sensible */
+    int version;     /* 2 or 3 */
+    bool has_obeyed; /* a whole command has come */
+    bool is_alive;   /* net knows that the peer is sensible */
     bool is_authenticated;
     bool is_ending;
     uint32_t guesses;

@@ -2,6 +2,7 @@
 #include "serve/worker.h"
 
 #include "base/err.h"
+#include "serve/service.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ int weir_worker_init(struct weir_worker *worker, struct weir_service *service, s
     worker->service = service;
     worker->engine = engine;
     worker->number = number;
+    worker->budget.left = (size_t)weir_service_settings(service)->request_memory;
     int err = weir_loop_new(&worker->loop);
     if (err == 0)
         err = weir_session_open(&worker->session, engine);

@@ -11,6 +11,7 @@
 #ifndef WEIR_SERVE_WORKER_H
 #define WEIR_SERVE_WORKER_H
 
+#include "base/budget.h"
 #include "base/maxima.h"
 #include "net/net.h"
 #include "proto/pool.h"
@@ -47,6 +48,7 @@ struct weir_worker {
     uint32_t number;
     uint64_t ids;                            /* given to connections */
     struct weir_pool pool;                   /* for small blocks of memory */
+    struct weir_budget budget;               /* for requests that are not whole yet */
     struct weir_front_grpc_conn *grpc_conns; /* all that are open, for health's sake */
     /* The service's own. */
     bool is_started;

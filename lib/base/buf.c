@@ -13,10 +13,17 @@ void weir_buf_init(struct weir_buf *buf, size_t len_max)
     *buf = (struct weir_buf){.len_max = len_max};
 }
 
+/* What memory of so many bytes costs of a budget. */
+static size_t price(size_t cap)
+{
+    return cap > WEIR_BUF_UNPAID ? cap - WEIR_BUF_UNPAID : 0;
+}
+
 void weir_buf_fini(struct weir_buf *buf)
 {
     free(buf->ptr);
-    weir_buf_init(buf, buf->len_max);
+    weir_budget_give(buf->budget, price(buf->cap));
+    *buf = (struct weir_buf){.len_max = buf->len_max, .budget = buf->budget};
 }
 
 /* Makes room for `more` bytes, or remembers that there is none. */
@@ -31,9 +38,14 @@ static bool reserve(struct weir_buf *buf, size_t more)
         cap *= 2;
     if (cap > buf->len_max)
         cap = buf->len_max;
-    char *ptr = realloc(buf->ptr, cap);
-    if (!ptr)
+    size_t more_paid = price(cap) - price(buf->cap);
+    if (!weir_budget_take(buf->budget, more_paid))
         goto fail;
+    char *ptr = realloc(buf->ptr, cap);
+    if (!ptr) {
+        weir_budget_give(buf->budget, more_paid);
+        goto fail;
+    }
     buf->ptr = ptr;
     buf->cap = cap;
     return true;

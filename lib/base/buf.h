@@ -3,19 +3,24 @@
  * What does not fit is not written, and the buffer says so (has_failed): a text is built in many
  * small steps, and one look at the end is enough.
  *
+ * A buffer may draw on a budget: what it has beyond WEIR_BUF_UNPAID bytes is paid from there.
+ *
  * Purity: no clock, no I/O.  Threads: one at a time.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_BUF_H
 #define WEIR_BASE_BUF_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/budget.h"
+
 #include <weir/types.h>
+
+#define WEIR_BUF_UNPAID 4096 /* bytes: an idle connection may keep as much for its next request */
 
 struct weir_buf {
     char *ptr; /* malloc'ed; not ended by NUL */
     size_t len, cap, len_max;
-    bool has_failed; /* over len_max, or out of memory */
+    struct weir_budget *budget; /* NULL: none; set while the buffer is empty */
+    bool has_failed;            /* over len_max, or out of memory or budget */
 };
 
 void weir_buf_init(struct weir_buf *buf, size_t len_max);

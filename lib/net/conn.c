@@ -45,12 +45,22 @@ size_t weir_conn_queued(const struct weir_conn *conn)
            uv_stream_get_write_queue_size(&conn->io.stream);
 }
 
+static void move_to(struct weir_conn *conn, enum phase phase)
+{
+    weir_ages_leave(conn);
+    weir_ages_enter(conn, phase);
+}
+
 void weir_conn_alive(struct weir_conn *conn)
 {
-    if (conn->phase != PHASE_FIRST || conn->is_closing)
-        return;
-    weir_ages_leave(conn);
-    weir_ages_enter(conn, PHASE_IDLE);
+    if (conn->phase == PHASE_FIRST && !conn->is_closing)
+        move_to(conn, PHASE_IDLE);
+}
+
+void weir_conn_amid(struct weir_conn *conn, bool is_amid)
+{
+    if (conn->phase == (is_amid ? PHASE_IDLE : PHASE_AMID) && !conn->is_closing)
+        move_to(conn, is_amid ? PHASE_AMID : PHASE_IDLE);
 }
 
 void weir_conn_wake(struct weir_conn *conn)
@@ -69,8 +79,7 @@ void weir_conn_last_call(struct weir_conn *conn)
 {
     if (conn->phase == PHASE_LATE || conn->phase == PHASE_LINGER || DISCARDED(conn))
         return;
-    weir_ages_leave(conn);
-    weir_ages_enter(conn, PHASE_LATE);
+    move_to(conn, PHASE_LATE);
 }
 
 struct weir_loop *weir_conn_loop(const struct weir_conn *conn)
@@ -118,6 +127,8 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         return;
     }
     weir_ages_touch(conn);
+    if (conn->phase == PHASE_ASKED)
+        move_to(conn, PHASE_IDLE);
     if (DISCARDED(conn))
         return;
     if (conn->ssl != NULL)
@@ -125,12 +136,12 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
     else
         weir_conn_feed(conn, (const uint8_t *)buf->base, (size_t)got);
     if (conn->phase == PHASE_LATE && conn->has_fed) {
-        weir_ages_leave(conn);
-        weir_ages_enter(conn, PHASE_IDLE);
+        move_to(conn, PHASE_IDLE);
         weir_conn_drain(conn);
     }
-    /* libuv reads on while there is something; we flush first when much has gathered. */
-    if (weir_conn_queued(conn) > conn->side->listener->limits.output_max / 4)
+    /* libuv reads on, up to 32 times, while there is something.  A buffer's worth is thousands of
+     * small requests: others have their turn first.  flush_conn() lets us read again. */
+    if (got == INPUT_LEN || weir_conn_queued(conn) > conn->side->listener->limits.output_max / 4)
         weir_conn_set_reading(conn, false);
 }
 

@@ -30,6 +30,7 @@
 #define OUTBUF_LEN 16384     /* of a spare output buffer; larger ones are not kept */
 #define OUTBUF_SPARES_MAX 64 /* kept by a loop */
 #define LINGER_MS 1000       /* for the peer to read our last words, see end_writing() */
+#define ASKED_MS 10000       /* for a sign of life of who was asked for one */
 #define LATE_MS 1000         /* for the last request of who was silent when we were leaving */
 
 /* Bytes on their way out; the request lies beside them, so writing allocates nothing more. */
@@ -43,6 +44,8 @@ struct outbuf {
 enum phase {
     PHASE_FIRST,  /* nothing sensible has come yet */
     PHASE_IDLE,   /* the usual */
+    PHASE_AMID,   /* a request is under way; bytes do not prolong it */
+    PHASE_ASKED,  /* its time was up, and the protocol has asked it something */
     PHASE_LINGER, /* we have said our last */
     PHASE_LATE,   /* silent when draining began: one more request is heard */
     PHASES

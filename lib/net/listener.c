@@ -15,6 +15,7 @@
 #define OUTPUT_MAX_DEFAULT (4u << 20)
 #define IDLE_MS_DEFAULT (5 * 60 * 1000)
 #define FIRST_MS_DEFAULT (10 * 1000)
+#define REQUEST_MS_DEFAULT (30 * 1000)
 
 void weir_listener_tell(struct weir_listener *listener, enum weir_net_event event, const char *peer,
                         const char *detail)
@@ -232,6 +233,11 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
     return value != 0 ? value : otherwise;
 }
 
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 static int make_sides(struct weir_listener *listener, struct weir_loop **loops, uint32_t count)
 {
     listener->loops = calloc(count, sizeof(struct weir_loop *));
@@ -245,6 +251,8 @@ static int make_sides(struct weir_listener *listener, struct weir_loop **loops, 
         side->listener = listener;
         side->limit_ms[PHASE_FIRST] = listener->limits.first_ms;
         side->limit_ms[PHASE_IDLE] = listener->limits.idle_ms;
+        side->limit_ms[PHASE_AMID] = least(listener->limits.request_ms, listener->limits.idle_ms);
+        side->limit_ms[PHASE_ASKED] = ASKED_MS;
         side->limit_ms[PHASE_LINGER] = LINGER_MS;
         side->limit_ms[PHASE_LATE] = LATE_MS;
         side->grain_ms = listener->limits.idle_ms / 16;
@@ -272,6 +280,7 @@ int weir_listener_new(struct weir_listener **out, struct weir_loop **loops, uint
         .output_max = or_default(options->limits.output_max, OUTPUT_MAX_DEFAULT),
         .idle_ms = or_default(options->limits.idle_ms, IDLE_MS_DEFAULT),
         .first_ms = or_default(options->limits.first_ms, FIRST_MS_DEFAULT),
+        .request_ms = or_default(options->limits.request_ms, REQUEST_MS_DEFAULT),
     };
     int err = make_sides(listener, loops, loop_count);
     if (err != 0)

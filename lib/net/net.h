@@ -44,6 +44,10 @@ struct weir_protocol {
     int (*turn)(void *state);
     /* The service is going down: finish what is open, refuse what is new.  May be NULL. */
     void (*drain)(void *state);
+    /* Its time is up: idle_ms without a byte, or request_ms amid a request.  True: it has sent
+     * something, a question or its last words, and stays for as long as an answer may take.  False,
+     * or NULL: it is closed. */
+    bool (*expire)(void *state, bool is_amid);
     /* The connection is gone.  Nothing may be sent any more. */
     void (*close)(void *state);
 };
@@ -53,6 +57,7 @@ struct weir_net_limits {
     uint32_t output_max;      /* bytes queued on one connection; 0: 4 MiB */
     uint32_t idle_ms;         /* no byte in either direction for so long: closed; 0: 5 min */
     uint32_t first_ms;        /* from accept until the protocol calls weir_conn_alive(); 0: 10 s */
+    uint32_t request_ms;      /* from weir_conn_amid(true) to false, whatever comes; 0: 30 s */
 };
 
 /* What a listener did to a peer that somebody may want to read of. */
@@ -60,6 +65,7 @@ enum weir_net_event {
     WEIR_NET_REFUSED,    /* connections_max is reached, or the protocol did not want it */
     WEIR_NET_FIRST_LATE, /* first_ms has passed without anything sensible */
     WEIR_NET_IDLE,       /* idle_ms has passed without a byte */
+    WEIR_NET_SLOW,       /* request_ms has passed, and the request is not whole */
     WEIR_NET_OVERFLOW,   /* more than output_max was queued */
     WEIR_NET_TLS,        /* the handshake failed */
     WEIR_NET_NO_FILES,   /* the process has no descriptor left: accepting pauses */
@@ -131,6 +137,9 @@ void weir_conn_send(struct weir_conn *conn, const void *bytes, size_t len);
 size_t weir_conn_queued(const struct weir_conn *conn);
 /* The peer has said something sensible: from now on only the idle timeout counts. */
 void weir_conn_alive(struct weir_conn *conn);
+/* A request has begun to come and is not whole, or it is.  Who sends a byte now and then is never
+ * idle; but a request has request_ms to come. */
+void weir_conn_amid(struct weir_conn *conn, bool is_amid);
 /* Ask for another turn() even if no byte comes (answers that were delayed by a timer). */
 void weir_conn_wake(struct weir_conn *conn);
 /* Close once everything queued has left. */

@@ -159,6 +159,8 @@ static struct weir_grpc_status check_head(const struct weir_grpc_call *call,
         return refusal(WEIR_GRPC_UNIMPLEMENTED, "unknown method");
     if (s->fault == WEIR_H2_BODY_TOO_LARGE || weir_grpc_is_too_large(s))
         return refusal(WEIR_GRPC_RESOURCE_EXHAUSTED, "the message is larger than 1 MiB");
+    if (s->fault == WEIR_H2_BODIES_TOO_LARGE)
+        return refusal(WEIR_GRPC_RESOURCE_EXHAUSTED, "too many large messages at once");
     return refusal(WEIR_GRPC_OK, NULL);
 }
 

@@ -23,6 +23,7 @@ struct weir_h2 {
     struct weir_h2_stream *early; /* answered before they were complete: to be reset */
     uint32_t free_count;
     uint32_t held; /* bytes of bodies that have memory of their own */
+    struct weir_budget *budget;
     bool is_greeted;
     bool is_draining;
     bool is_over; /* the peer went too far: nothing more is read */
@@ -66,6 +67,7 @@ static void body_release(struct weir_h2 *h2, struct weir_h2_stream *s)
         return;
     free(s->body);
     h2->held -= s->body_cap;
+    weir_budget_give(h2->budget, s->body_cap);
     s->body = s->first;
     s->body_cap = WEIR_H2_INLINE;
 }
@@ -104,9 +106,13 @@ static bool body_grow(struct weir_h2 *h2, struct weir_h2_stream *s, size_t len)
     uint32_t held = s->body == s->first ? 0 : s->body_cap;
     if (cap > UINT32_MAX / 2 || h2->held - held + cap > WEIR_H2_HELD_MAX)
         return false;
-    uint8_t *body = realloc(held > 0 ? s->body : NULL, cap);
-    if (!body)
+    if (!weir_budget_take(h2->budget, cap - held))
         return false;
+    uint8_t *body = realloc(held > 0 ? s->body : NULL, cap);
+    if (!body) {
+        weir_budget_give(h2->budget, cap - held);
+        return false;
+    }
     if (held == 0)
         memcpy(body, s->first, s->body_len);
     h2->held += (uint32_t)cap - held;
@@ -123,11 +129,11 @@ static struct weir_h2_stream *stream_of(struct weir_h2 *h2, int32_t id)
     return h2->last;
 }
 
-static void fail_stream(struct weir_h2 *h2, struct weir_h2_stream *s, enum weir_h2_fault fault)
+/* No more of the body is wanted: the request is told of now, and gets its refusal. */
+static void fail_body(struct weir_h2 *h2, struct weir_h2_stream *s, enum weir_h2_fault fault)
 {
     s->fault = fault;
-    if (fault == WEIR_H2_BODY_TOO_LARGE && !s->is_answered)
-        h2->events->request(h2->ctx, s);
+    h2->events->request(h2->ctx, s);
 }
 
 /* ---- what nghttp2 tells ---- */
@@ -137,6 +143,16 @@ static int go_away(struct weir_h2 *h2, const char *why)
     h2->why = why;
     h2->is_over = true;
     nghttp2_session_terminate_session(h2->session, NGHTTP2_ENHANCE_YOUR_CALM);
+    return 0;
+}
+
+static int count_reset(struct weir_h2 *h2)
+{
+    if (h2->is_over)
+        return 0;
+    if (h2->resets == 0)
+        return go_away(h2, "too many streams reset");
+    h2->resets--;
     return 0;
 }
 
@@ -150,11 +166,23 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, 
     if (h2->noise == 0)
         return go_away(h2, "too many frames that are part of no request");
     h2->noise--;
-    if (hd->type != NGHTTP2_RST_STREAM)
-        return 0;
-    if (h2->resets == 0)
-        return go_away(h2, "too many streams reset");
-    h2->resets--;
+    return hd->type == NGHTTP2_RST_STREAM ? count_reset(h2) : 0;
+}
+
+static const char *fault_of(uint32_t error_code)
+{
+    return error_code == NGHTTP2_NO_ERROR ? "" : nghttp2_http2_strerror(error_code);
+}
+
+/* A peer can also make us reset its streams, one by one, by breaking a rule on each. */
+static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *user)
+{
+    struct weir_h2 *h2 = user;
+    (void)session;
+    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_NO_ERROR)
+        return count_reset(h2);
+    if (frame->hd.type == NGHTTP2_GOAWAY && h2->why[0] == '\0')
+        h2->why = fault_of(frame->goaway.error_code);
     return 0;
 }
 
@@ -204,8 +232,12 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     (void)session, (void)flags;
     if (!s || s->is_answered || s->fault != WEIR_H2_FINE)
         return 0;
-    if (len > WEIR_H2_BODY_MAX - s->body_len || !body_grow(h2, s, s->body_len + len)) {
-        fail_stream(h2, s, WEIR_H2_BODY_TOO_LARGE);
+    if (len > WEIR_H2_BODY_MAX - s->body_len) {
+        fail_body(h2, s, WEIR_H2_BODY_TOO_LARGE);
+        return 0;
+    }
+    if (!body_grow(h2, s, s->body_len + len)) {
+        fail_body(h2, s, WEIR_H2_BODIES_TOO_LARGE);
         return 0;
     }
     memcpy(s->body + s->body_len, bytes, len);
@@ -221,7 +253,8 @@ static void on_request_end(struct weir_h2 *h2, int32_t id)
         return;
     s->is_complete = true;
     h2->noise += WEIR_H2_NOISE_PER_REQUEST;
-    if (!s->is_answered && s->fault != WEIR_H2_BODY_TOO_LARGE)
+    bool is_told = s->fault == WEIR_H2_BODY_TOO_LARGE || s->fault == WEIR_H2_BODIES_TOO_LARGE;
+    if (!s->is_answered && !is_told)
         h2->events->request(h2->ctx, s);
 }
 
@@ -290,6 +323,7 @@ static int make_session(struct weir_h2 *h2, struct weir_pool *pool)
     nghttp2_session_callbacks_set_on_header_callback(calls, on_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, on_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(calls, on_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(calls, on_frame_sent);
     nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_stream_close);
     nghttp2_option_set_no_closed_streams(option, 1); /* kept only for priorities, which we ignore */
     int failed = nghttp2_session_server_new3(&h2->session, calls, h2, option, &mem);
@@ -332,6 +366,11 @@ int weir_h2_new(struct weir_h2 **out, const struct weir_h2_events *events, void 
     }
     *out = h2;
     return 0;
+}
+
+void weir_h2_set_budget(struct weir_h2 *h2, struct weir_budget *budget)
+{
+    h2->budget = budget;
 }
 
 void weir_h2_free(struct weir_h2 *h2)
@@ -506,6 +545,12 @@ void weir_h2_end(struct weir_h2_stream *s, const struct weir_h2_field *trailers,
 {
     s->trailers = trailers;
     s->trailer_count = count;
+}
+
+void weir_h2_ping(struct weir_h2 *h2)
+{
+    static const uint8_t payload[8] = "alive?";
+    (void)nghttp2_submit_ping(h2->session, NGHTTP2_FLAG_NONE, payload);
 }
 
 void weir_h2_drain(struct weir_h2 *h2)

@@ -12,10 +12,11 @@
  * (RFC 9113, 8.1).  A response without trailers stays open, for streaming, until end().
  *
  * What a hostile peer can make us do is bounded: streams at once, bytes of headers and bodies held,
- * and two allowances, which time fills up again: of resets (rapid reset, CVE-2023-44487), and of
- * noise, which is every frame that is part of no request: settings, pings, priorities, window
- * updates, CONTINUATION, empty data.  (nghttp2 skips frames of unknown types unseen.)  Who goes
- * beyond is told ENHANCE_YOUR_CALM and let go.
+ * and two allowances, which time fills up again: of resets, the peer's (rapid reset,
+ * CVE-2023-44487) and those that it provokes from us, and of noise, which is every frame that is
+ * part of no request: settings, pings, priorities, window updates, CONTINUATION, empty data.
+ * (nghttp2 skips frames of unknown types unseen.)  Who goes beyond is told ENHANCE_YOUR_CALM and
+ * let go.
  *
  * Purity: no I/O, no clock.  Memory: taken when a connection opens, when it has more streams open
  *         than ever before, and for bodies above WEIR_H2_INLINE bytes.
@@ -24,6 +25,7 @@
 #ifndef WEIR_PROTO_H2_H
 #define WEIR_PROTO_H2_H
 
+#include "base/budget.h"
 #include "proto/pool.h"
 
 #include <stdbool.h>
@@ -47,7 +49,8 @@ struct weir_h2;
 enum weir_h2_fault {
     WEIR_H2_FINE,
     WEIR_H2_HEADERS_TOO_LARGE, /* what came beyond was dropped */
-    WEIR_H2_BODY_TOO_LARGE,    /* alone, or together with others on the connection */
+    WEIR_H2_BODY_TOO_LARGE,
+    WEIR_H2_BODIES_TOO_LARGE, /* together with others, of the connection or of the budget */
 };
 
 struct weir_h2_field {
@@ -91,6 +94,8 @@ struct weir_h2_events {
 /* pool: where nghttp2's memory comes from; it outlives the connection. */
 WEIR_MUST_CHECK int weir_h2_new(struct weir_h2 **out, const struct weir_h2_events *events,
                                 void *ctx, struct weir_pool *pool);
+/* Before the first byte: bodies above WEIR_H2_INLINE are paid from there. */
+void weir_h2_set_budget(struct weir_h2 *h2, struct weir_budget *budget);
 void weir_h2_free(struct weir_h2 *h2); /* tells close() of what is still open; also NULL */
 
 /* Bytes from the peer, all consumed.  0, or negative: flush, then close the connection; why() says
@@ -118,6 +123,9 @@ void weir_h2_resume(struct weir_h2 *h2, struct weir_h2_stream *stream);
  * before flush(), or resume() after it. */
 void weir_h2_end(struct weir_h2_stream *stream, const struct weir_h2_field *trailers,
                  uint32_t count);
+
+/* Asks the peer for a sign of life, which is bytes. */
+void weir_h2_ping(struct weir_h2 *h2);
 
 /* The service goes down: new streams are not wanted any more, open ones are finished.  A peer hears
  * it in two steps (GOAWAY for all streams, after a round trip for those that came), so that no

@@ -16,8 +16,6 @@ struct span {
 };
 _Static_assert(WEIR_HTTP1_HEAD_MAX <= UINT16_MAX, "a span can name every byte of a head");
 
-#define KEEP_MAX ((size_t)4096) /* bytes that an idle connection may keep for its next request */
-
 enum state {
     STATE_BETWEEN, /* requests */
     STATE_HEAD,
@@ -252,7 +250,7 @@ static void begin_request(struct weir_http1 *h)
 
 static void forget(struct weir_buf *buf)
 {
-    if (buf->cap > KEEP_MAX)
+    if (buf->cap > WEIR_BUF_UNPAID)
         weir_buf_fini(buf);
     else
         weir_buf_cut(buf, 0);
@@ -433,9 +431,11 @@ static size_t feed_chunks(struct weir_http1 *h, const char *bytes, size_t len)
         refuse(h, 400);
         return len;
     }
+    bool is_too_large =
+        data.len > WEIR_HTTP1_BODY_MAX - h->body.len || h->chunks.coded > WEIR_HTTP1_CODED_MAX;
     weir_buf_add(&h->body, data);
-    if (h->body.has_failed || h->chunks.coded > WEIR_HTTP1_CODED_MAX) {
-        refuse(h, 413);
+    if (is_too_large || h->body.has_failed) {
+        refuse(h, is_too_large ? 413 : 503);
         return len;
     }
     if (h->chunks.state == WEIR_CHUNKS_DONE)
@@ -457,6 +457,11 @@ int weir_http1_new(struct weir_http1 **out, const struct weir_http1_calls *calls
     weir_buf_init(&h->body, WEIR_HTTP1_BODY_MAX);
     *out = h;
     return 0;
+}
+
+void weir_http1_set_budget(struct weir_http1 *http, struct weir_budget *budget)
+{
+    http->head.budget = http->body.budget = budget;
 }
 
 void weir_http1_free(struct weir_http1 *http)

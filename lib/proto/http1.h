@@ -21,6 +21,7 @@
 #ifndef WEIR_PROTO_HTTP1_H
 #define WEIR_PROTO_HTTP1_H
 
+#include "base/budget.h"
 #include "base/maxima.h"
 
 #include <weir/types.h>
@@ -57,6 +58,8 @@ struct weir_http1_calls {
 WEIR_MUST_CHECK int weir_http1_new(struct weir_http1 **out, const struct weir_http1_calls *calls,
                                    void *ctx);
 void weir_http1_free(struct weir_http1 *http);
+/* Before the first byte: what requests in pieces hold is paid from there, else they get 503. */
+void weir_http1_set_budget(struct weir_http1 *http, struct weir_budget *budget);
 
 /* Takes all the bytes.  0, or negative where the connection must end: refuse() or request() has
  * been called. */

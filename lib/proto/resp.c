@@ -9,7 +9,6 @@
 #define DIGITS_MAX 9     /* of a length: more than any maximum has */
 #define FRAMING_MAX 1024 /* beside the arguments of a command: type, digits, CRLF, of each */
 #define SIDE_STEP 256    /* a command in pieces is gathered in steps of this, then doubled */
-#define SIDE_KEPT 4096   /* bytes of memory that an idle connection may keep */
 #define ABOUT_MAX 128    /* bytes of a client's own words in an error */
 
 static_assert(WEIR_RESP_ARGS_MAX * (1 + DIGITS_MAX + 2 + 2) <= FRAMING_MAX, "framing fits");
@@ -242,10 +241,8 @@ void weir_resp_end(struct weir_resp *resp)
                      (struct weir_str){.ptr = resp->at, .len = (size_t)(resp->end - resp->at)});
         if (side->has_failed)
             resp->fault = "out of memory";
-    } else if (side->len == 0 && side->cap > SIDE_KEPT) {
-        size_t len_max = side->len_max;
+    } else if (side->len == 0 && side->cap > WEIR_BUF_UNPAID) {
         weir_buf_fini(side);
-        weir_buf_init(side, len_max);
     }
     resp->at = resp->end = NULL;
 }

@@ -35,7 +35,7 @@ enum weir_resp_next {
 
 struct weir_resp {
     const char *at, *end; /* what was fed and not read yet */
-    struct weir_buf side; /* a command that comes in pieces */
+    struct weir_buf side; /* a command that comes in pieces; its budget is the user's to set */
     bool is_side_read;    /* it was whole, and has been handed out */
     const char *fault;    /* in Redis's words, without "ERR Protocol error: " */
 };
@@ -49,6 +49,11 @@ void weir_resp_fini(struct weir_resp *resp);
 void weir_resp_feed(struct weir_resp *resp, const void *bytes, size_t len);
 enum weir_resp_next weir_resp_next(struct weir_resp *resp, struct weir_resp_command *out);
 void weir_resp_end(struct weir_resp *resp);
+/* After end(): whether a command has begun and is not whole yet. */
+static inline bool weir_resp_is_amid(const struct weir_resp *resp)
+{
+    return resp->side.len > 0;
+}
 
 /* ---- replies ---- */
 

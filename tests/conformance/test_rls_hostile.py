@@ -24,13 +24,14 @@ descriptors:
 """
 MANY = request("t", [("many", "x")])
 MIB = 1 << 20
+ENHANCE_YOUR_CALM = 11
 IS_SANITIZED = "asan" in WEIR or "tsan" in WEIR       # whose memory is not the program's own
 SCALE = float(os.environ.get("WEIR_TEST_SCALE", "1"))
 
 
 @pytest.fixture(scope="module")
 def weir(tmp_path_factory):
-    with Service(tmp_path_factory.mktemp("weir"), RULES) as one:
+    with Service(tmp_path_factory.mktemp("weir"), RULES, flags=["--log-rate", "100000"]) as one:
         yield one
 
 
@@ -104,6 +105,7 @@ def test_malformed_frames_end_the_connection_alone(weir, bystander, data):
     with raw(weir) as peer:
         peer.send(data)
         assert peer.goaway() not in (None, 0)
+    wait_until(lambda: any(said(weir, why) for why in ("_ERROR", "STREAM_CLOSED")), "a line in the log")
 
 
 @pytest.mark.parametrize("fields", [
@@ -183,6 +185,11 @@ def flood(weir, data, times):
         peer.goaway()       # TimeoutError where we are still connected
 
 
+def said(weir, why):
+    """Whether the log has a line on a connection that was closed for this reason."""
+    return any(one.get("event") == "connection closed" and why in one["why"] for one in weir.events())
+
+
 FLOODS = {
     "ping": frame(PING, 0, 0, b"12345678"), "settings": frame(SETTINGS), "ack": frame(SETTINGS, 1),
     "priority": frame(PRIORITY, 0, 1, b"\0\0\0\0\x10"), "window": frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\1"),
@@ -192,6 +199,60 @@ FLOODS = {
 @pytest.mark.parametrize("name", FLOODS)
 def test_floods_end_the_connection(weir, bystander, name):
     flood(weir, FLOODS[name] * 100, 500)
+    wait_until(lambda: said(weir, "too many frames that are part of no request") or said(weir, "Flooding"), "a line in the log")
+
+
+def test_empty_data_without_end_ends_the_connection(weir, bystander):
+    with raw(weir) as peer:
+        peer.send(frame(HEADERS, END_HEADERS, 1, head()))
+        for _ in range(500):
+            if not peer.send(frame(DATA, 0, 1) * 100):
+                break
+        peer.goaway()       # TimeoutError where we are still connected
+
+
+def test_settings_that_change_windows_all_the_time_end_the_connection(weir, bystander):
+    """Each moves the windows of all open streams."""
+    games = b"".join(frame(SETTINGS, 0, 0, struct.pack(">HI", 4, size)) for size in (0, 65535, 1, 2 ** 31 - 1, 7))
+    with raw(weir) as peer:
+        for stream in range(1, 2 * 900, 2):
+            peer.send(frame(HEADERS, END_HEADERS, stream, head()))
+        for _ in range(500):
+            if not peer.send(games * 20):
+                break
+        assert peer.goaway() in (None, ENHANCE_YOUR_CALM)
+
+
+def test_headers_without_names_are_bounded(weir, bystander):
+    """A field of nothing costs a byte or three on the wire, and 32 in our count."""
+    nothing = b"\0\0\0"
+    with raw(weir) as peer:
+        peer.send(frame(HEADERS, 0, 1, head()))
+        for _ in range(200):
+            if not peer.send(frame(CONTINUATION, 0, 1, nothing * 5000)):
+                break
+        peer.goaway()       # TimeoutError where we are still connected
+
+
+def test_streams_that_we_are_made_to_reset_count_as_reset(weir, bystander):
+    """A malformed header is an error of the stream: ours to reset, and it costs the peer nothing."""
+    already = len([one for one in weir.events() if one.get("why") == "too many streams reset"])
+    with raw(weir) as peer:
+        for stream in range(1, 2 * 4000, 2):
+            if not peer.send(frame(HEADERS, END_HEADERS, stream, head(SHOULD_RATE_LIMIT, ("Upper", "case")))):
+                break
+        assert peer.goaway() in (None, ENHANCE_YOUR_CALM)
+    wait_until(lambda: len([one for one in weir.events() if one.get("why") == "too many streams reset"]) > already, "a line")
+
+
+def test_answers_drained_byte_by_byte_are_whole_and_harm_nobody(weir, bystander):
+    with raw(weir, greets=False) as peer:
+        peer.send(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 1)))     # INITIAL_WINDOW_SIZE 1
+        for stream in range(1, 2 * 200, 2):
+            peer.send(call(stream, MANY))
+        for _ in range(100):
+            peer.send(frame(WINDOW_UPDATE, 0, 1, struct.pack(">I", 1)))
+        assert b"".join(payload for kind, payload in peer.answer(1) if kind == DATA)[:1] == b"\0"
 
 
 def test_rapid_reset_ends_the_connection(weir, bystander):
@@ -200,7 +261,7 @@ def test_rapid_reset_ends_the_connection(weir, bystander):
             if not peer.send(call(stream, MANY) + frame(RST_STREAM, 0, stream, struct.pack(">I", 8))):
                 break
         peer.goaway()       # TimeoutError where we are still connected
-    wait_until(lambda: any(one.get("event") == "connection closed" for one in weir.events()), "a line in the log")
+    wait_until(lambda: said(weir, "too many streams reset"), "a line in the log")
 
 
 def test_continuation_without_end_ends_the_connection(weir, bystander):

@@ -5,7 +5,6 @@ SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib
-import resource
 import signal
 import socket
 import ssl
@@ -309,28 +308,6 @@ def test_a_stale_socket_is_replaced(tmp_path):
     assert path.exists()
     with Service(tmp_path, RULES, flags=["--grpc", f"unix:{path}", "--reuse-port=off"]):
         assert ask(f"unix:{path}") == OK
-
-
-def test_two_thousand_idle_connections_are_cheap(tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(2000, hard - 100)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    try:
-        with Service(tmp_path, RULES, listeners=("http",)) as weir:
-            before = weir.rss()
-            idle = [socket.create_connection(("127.0.0.1", weir.port("http"))) for _ in range(count)]
-            wait_until(lambda: len(os.listdir(f"/proc/{weir.process.pid}/fd")) >= count, "all of them")
-            grown = (weir.rss() - before) / count
-            with socket.create_connection(("127.0.0.1", weir.port("http"))) as busy:
-                busy.sendall(b"GET /healthcheck HTTP/1.1\r\nHost: weir\r\n\r\n")
-                assert busy.recv(1000).startswith(b"HTTP/1.1 200 ")
-            for one in idle:
-                one.close()
-            wait_until(lambda: len(os.listdir(f"/proc/{weir.process.pid}/fd")) < 100, "their end")
-            if not any(name.endswith("SAN_OPTIONS") and "build-asan" in WEIR for name in os.environ):
-                assert grown < 8192, f"{grown:.0f} bytes each"
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_silent_are_closed_and_logged(tmp_path):

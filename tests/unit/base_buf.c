@@ -92,6 +92,33 @@ static void room_is_what_is_left_and_then_nothing(void **state)
     weir_buf_fini(&buf);
 }
 
+static void what_is_large_is_paid_and_given_back(void **state)
+{
+    static const char bytes[WEIR_BUF_UNPAID];
+    const struct weir_str full = {.ptr = bytes, .len = sizeof(bytes)};
+    struct weir_budget budget = {.left = WEIR_BUF_UNPAID};
+    struct weir_buf one, other;
+    (void)state;
+    weir_buf_init(&one, 1 << 20);
+    weir_buf_init(&other, 1 << 20);
+    one.budget = other.budget = &budget;
+    weir_buf_add(&one, full);
+    weir_buf_add(&other, full);
+    assert_int_equal(budget.left, WEIR_BUF_UNPAID); /* small ones cost nothing */
+    weir_buf_add(&one, full);
+    assert_int_equal(budget.left, 0);
+    weir_buf_add_char(&other, 'x');
+    assert_true(other.has_failed && !one.has_failed);
+    weir_buf_fini(&one);
+    assert_int_equal(budget.left, WEIR_BUF_UNPAID);
+    weir_buf_cut(&other, 0);
+    for (int i = 0; i < 2; i++)
+        weir_buf_add(&other, full);
+    assert_false(other.has_failed);
+    weir_buf_fini(&other);
+    assert_int_equal(budget.left, WEIR_BUF_UNPAID);
+}
+
 static void a_buffer_of_nothing_holds_nothing(void **state)
 {
     (void)state;
@@ -109,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_added_is_there_in_order),
+        cmocka_unit_test(what_is_large_is_paid_and_given_back),
         cmocka_unit_test(the_maximum_fits_and_one_more_does_not),
         cmocka_unit_test(what_does_not_fit_is_not_written_in_part),
         cmocka_unit_test(a_cut_buffer_may_be_written_to_again),

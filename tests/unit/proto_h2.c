@@ -166,7 +166,7 @@ static void bodies_held_on_one_connection_are_bounded(void **state)
     for (int i = 0; i < 16; i++) {
         rig_post(r, "/held", body, WEIR_H2_BODY_MAX - 5);
         rig_pump(r);
-        refused += seen.fault == WEIR_H2_BODY_TOO_LARGE;
+        refused += seen.fault == WEIR_H2_BODIES_TOO_LARGE;
     }
     assert_int_equal(seen.requests, 16);
     assert_int_equal(refused, 8); /* of 8 MiB, each takes 1 */
