@@ -1,10 +1,10 @@
 /* reload.c - how long decisions take while rules are loaded again and again.
  *
- *     reload RULES [RELOADS]
+ *     reload RULES COUNT RELOADS
  *
- * One thread decides as fast as it can; another loads the rules file anew, RELOADS times (100);
- * then comes a control run of the same length without reloads.  Prints p50, p99 and p99.9 of both,
- * and how many decisions failed: none may.  RULES: domain big, key k, values v0 to v99999.
+ * One thread decides as fast as it can; another loads the rules file anew, RELOADS times; then comes
+ * a control run of the same length without reloads.  Prints an object: p50, p99 and p99.9 of both,
+ * and how many decisions failed: none may.  RULES: domain big, key k, COUNT values v0, v1 and so on.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
@@ -20,6 +20,7 @@
 #define SLOTS 4000000u /* of the histogram, a nanosecond each; the last: longer */
 
 static struct weir *engine;
+static unsigned long long rules;
 static atomic_bool is_over;
 static atomic_ullong failed;
 
@@ -32,13 +33,14 @@ static uint64_t monotonic_ns(void)
 
 static void *decide(void *histogram)
 {
-    uint64_t *counts = histogram, n = 0;
+    uint64_t *counts = histogram;
+    unsigned long long n = 0;
     struct weir_session *session;
     if (weir_session_open(&session, engine) != 0)
         exit(3);
     while (!atomic_load_explicit(&is_over, memory_order_relaxed)) {
         char value[24];
-        int len = snprintf(value, sizeof value, "v%llu", (unsigned long long)(n++ * 7919 % 100000));
+        int len = snprintf(value, sizeof value, "v%llu", n++ * 7919 % rules);
         struct weir_entry entry = {{"k", 1}, {value, (size_t)len}};
         struct weir_descriptor descriptor = {.entries = &entry, .entry_count = 1};
         struct weir_request request = {{"big", 3}, &descriptor, 1, 1};
@@ -55,22 +57,28 @@ static void *decide(void *histogram)
     return NULL;
 }
 
-static uint64_t percentile(const uint64_t *counts, double share)
+static unsigned long long total(const uint64_t *counts)
 {
-    uint64_t all = 0, seen = 0, at = 0;
+    unsigned long long all = 0;
     for (uint32_t i = 0; i < SLOTS; i++)
         all += counts[i];
-    while (at < SLOTS - 1 && (double)(seen += counts[at]) < (double)all * share)
+    return all;
+}
+
+static unsigned percentile(const uint64_t *counts, double share)
+{
+    uint64_t seen = 0;
+    unsigned at = 0;
+    double wanted = (double)total(counts) * share;
+    while (at < SLOTS - 1 && (double)(seen += counts[at]) < wanted)
         at++;
     return at;
 }
 
-static void show(const char *name, const uint64_t *counts)
+static void print_shares(const char *name, const uint64_t *counts)
 {
-    printf("%-12s p50 %6llu ns  p99 %6llu ns  p99.9 %6llu ns\n", name,
-           (unsigned long long)percentile(counts, 0.5),
-           (unsigned long long)percentile(counts, 0.99),
-           (unsigned long long)percentile(counts, 0.999));
+    printf(", \"%s\": {\"p50\": %u, \"p99\": %u, \"p99.9\": %u}", name, percentile(counts, 0.5),
+           percentile(counts, 0.99), percentile(counts, 0.999));
 }
 
 /* Touches the file and steps the watch until new rules are out.  Returns how often. */
@@ -87,35 +95,60 @@ static int reload(const char *path, int times)
                 break;
             (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         }
+        if ((i + 1) % 10 == 0)
+            fprintf(stderr, "%d of %d reloads\n", i + 1, times);
     }
     return done;
 }
 
+/* Decides in another thread while `meanwhile` runs, which takes a path and a number. */
+static int decide_while(uint64_t *counts, int (*meanwhile)(const char *, int), const char *path,
+                        int number)
+{
+    pthread_t thread;
+    atomic_store(&is_over, false);
+    if (pthread_create(&thread, NULL, decide, counts) != 0)
+        exit(3);
+    int result = meanwhile(path, number);
+    atomic_store(&is_over, true);
+    pthread_join(thread, NULL);
+    return result;
+}
+
+static int rest(const char *path, int ms)
+{
+    (void)path;
+    return nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
 int main(int argc, char **argv)
 {
-    int times = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 100, done = 0;
-    struct weir_options options = {.rules_path = argc > 1 ? argv[1] : ""};
-    uint64_t *quiet = calloc(SLOTS, 8), *busy = calloc(SLOTS, 8), took_ns;
-    pthread_t thread;
-    if (argc < 2 || quiet == NULL || busy == NULL || weir_open(&engine, &options) != 0) {
-        fprintf(stderr, "usage: reload RULES [RELOADS]\n");
+    int times = argc == 4 ? (int)strtol(argv[3], NULL, 10) : 0;
+    struct weir_options options = {.rules_path = argc == 4 ? argv[1] : ""};
+    uint64_t *quiet = calloc(SLOTS, 8), *busy = calloc(SLOTS, 8);
+    rules = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
+    if (times <= 0 || rules == 0 || quiet == NULL || busy == NULL) {
+        fprintf(stderr, "usage: reload RULES COUNT RELOADS\n");
         return 2;
     }
-    pthread_create(&thread, NULL, decide, busy);
-    took_ns = monotonic_ns();
-    done = reload(argv[1], times);
-    took_ns = monotonic_ns() - took_ns;
-    atomic_store(&is_over, true);
-    pthread_join(thread, NULL);
-    atomic_store(&is_over, false);
-    pthread_create(&thread, NULL, decide, quiet);
-    (void)nanosleep(&(struct timespec){.tv_sec = (time_t)(took_ns / 1000000000u)}, NULL);
-    atomic_store(&is_over, true);
-    pthread_join(thread, NULL);
-    show("no reloads", quiet);
-    show("reloads", busy);
-    printf("%d reloads in %.1f s, %llu decisions failed\n", done, (double)took_ns / 1e9,
+    uint64_t began_ns = monotonic_ns();
+    if (weir_open(&engine, &options) != 0) {
+        fprintf(stderr, "reload: %s does not open\n", argv[1]);
+        return 3;
+    }
+    uint64_t open_ns = monotonic_ns() - began_ns;
+    began_ns = monotonic_ns();
+    int done = decide_while(busy, reload, argv[1], times);
+    uint64_t took_ns = monotonic_ns() - began_ns;
+    fprintf(stderr, "and as long without\n");
+    (void)decide_while(quiet, rest, "", (int)(took_ns / 1000000));
+    printf("{\"open_s\": %.3f, \"reloads\": %d, \"seconds\": %.1f, \"decisions\": %llu, "
+           "\"failed\": %llu",
+           (double)open_ns / 1e9, done, (double)took_ns / 1e9, total(busy) + total(quiet),
            (unsigned long long)atomic_load(&failed));
+    print_shares("busy_ns", busy);
+    print_shares("quiet_ns", quiet);
+    printf("}\n");
     weir_close(engine);
     free(quiet);
     free(busy);
