@@ -15,8 +15,8 @@ run: build ## a live demonstration in the terminal
 test:     ## all tests, also under the sanitizers
 	@tools/setup build test peers && tools/test
 
-bench: build ## how fast a decision is, and how near to what the machine allows; 4 minutes
-	@tools/bench
+bench: build ## speed and memory beside what is promised; 20 minutes, or PART=grpc
+	@tools/setup bench && tools/bench $(PART)
 
 lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, sizes
 	@tools/setup build test lint && tools/lint

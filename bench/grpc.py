@@ -19,5 +19,5 @@ def cases(rig):
 
             def cost(server, streams=streams, requests=requests):
                 return rig.cost(server, requests, lambda one, n: load.grpc(rig, one, n, streams))
-            yield rig.pairs(f"{streams} stream{'s' * (streams > 1)}, of one that {words}", (">=", share), lambda: cost(weir),
-                            lambda bare=bare: cost(bare), is_share=True)
+            title = f"{streams} stream{'s' * (streams > 1)}, of one that {words}"
+            yield rig.pairs(title, (">=", share), lambda: cost(weir), lambda bare=bare: cost(bare), is_share=True)

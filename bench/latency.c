@@ -2,10 +2,11 @@
  *
  *     latency grpc|http|resp PORT SECONDS RATE
  *
- * Asks on schedule, whether or not earlier questions were answered, over 16 connections; the time of
- * an answer counts from when its question was due.  RATE 0: as fast as answers come, to find out how
- * fast that is.  Prints an object: the rate reached, and p50, p99 and p99.9 of the answers and of a
- * control timer, which is the same schedule without a server: how late this process is by itself.
+ * Asks on schedule, whether or not earlier questions were answered, over 16 connections; the time
+ * of an answer counts from when its question was due.  RATE 0: as fast as answers come, to find out
+ * how fast that is.  Prints an object: the rate reached, and p50, p99 and p99.9 of the answers and
+ * of a control timer, which is the same schedule without a server: how late this process is by
+ * itself.
  *
  * It looks at its sockets without ever sleeping, so it wants a processor of its own.
  *

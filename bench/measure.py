@@ -20,7 +20,7 @@ import sys
 import time
 
 PAIRS = 30               # at least, of two servers that take turns
-PATIENCE_S = 20          # until a server listens, or ends
+PATIENCE_S = 60          # until a server listens, or ends
 
 
 class Case:

@@ -2,9 +2,10 @@
  *
  *     reload RULES COUNT RELOADS
  *
- * One thread decides as fast as it can; another loads the rules file anew, RELOADS times; then comes
- * a control run of the same length without reloads.  Prints an object: p50, p99 and p99.9 of both,
- * and how many decisions failed: none may.  RULES: domain big, key k, COUNT values v0, v1 and so on.
+ * One thread decides as fast as it can; another loads the rules file anew, RELOADS times; then
+ * comes a control run of the same length without reloads.  Prints an object: p50, p99 and p99.9 of
+ * both, and how many decisions failed: none may.  RULES: domain big, key k, COUNT values v0, v1 and
+ * so on.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>

@@ -24,8 +24,8 @@ def cases(rig):
         sys.exit("bench: reload failed")
     run = json.loads(done.stdout)
     yield Case(f"{rules:,} rules: opening", ("<=", 2), run["open_s"], None, "s", [run])
-    yield Case(f"of {times} reloads, done", (">=", times), run["reloads"], None, "", note=f"{run['seconds']:.0f} seconds")
-    yield Case("decisions that failed", ("<=", 0), run["failed"], None, "", note=f"of {run['decisions']:,}")
+    yield Case(f"of {times} reloads, done", (">=", times), run["reloads"], note=f"{run['seconds']:.0f} seconds")
+    yield Case("decisions that failed", ("<=", 0), run["failed"], note=f"of {run['decisions']:,}")
     for share, target in ("p50", None), ("p99", None), ("p99.9", ("<=", 1000)):
         busy, quiet = run["busy_ns"][share] / 1000, run["quiet_ns"][share] / 1000
         yield Case(f"a decision's {share}, beyond the control run's", target, busy - quiet, None, "us",

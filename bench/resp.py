@@ -15,7 +15,9 @@ def cases(rig):
     redis = rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
                                     "no", "--dir", rig.folder, "--loglevel", "warning"])
     for depth in 1, 16:
-        def cost(server, command, depth=depth):
-            return rig.cost(server, rig.quick(100000, 1600), lambda one, n: load.resp(rig, one, n, depth, command))
+        requests = rig.quick(20000 if depth == 1 else 100000, 1600)
+
+        def cost(server, command, depth=depth, requests=requests):
+            return rig.cost(server, requests, lambda one, n: load.resp(rig, one, n, depth, command))
         yield rig.pairs(f"{depth} deep", ("<=", TIMES) if depth == 16 else None, lambda: cost(weir, load.THROTTLE),
                         lambda: cost(redis, load.INCR), is_share=False)

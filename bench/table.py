@@ -30,5 +30,6 @@ def dependent(rig):
         yield Case(f"{millions} million keys, dependent: against the floor", ("<=", 1.3), run["ratio_to_floor"],
                    extremes(run, "ratio_to_floor"), "times", [run])
         if millions == 1:
-            yield Case("1 million keys: a decision", None, run["ns_per_decision"], extremes(run, "ns_per_decision"), "ns")
+            yield Case("1 million keys: a decision", None, run["ns_per_decision"],
+                       extremes(run, "ns_per_decision"), "ns")
             yield Case("1 million keys: file / keys", ("<=", 24), run["bytes_per_key"], None, "bytes")

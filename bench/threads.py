@@ -15,7 +15,8 @@ def cases(rig):
     for title, listener, rules, requests, run in (
             ("gRPC, 10 streams", "grpc", load.GRPC_RULES, 40000,
              lambda one, n: load.grpc(rig, one, n, 10, connections=8, cpus=cpus)),
-            ("/check, one at a time", "http", load.HTTP_RULES, 20000, lambda one, n: load.http(rig, one, n, 1, cpus=cpus)),
+            ("/check, one at a time", "http", load.HTTP_RULES, 20000,
+             lambda one, n: load.http(rig, one, n, 1, cpus=cpus)),
             ("CL.THROTTLE, 16 deep", "resp", None, 100000, lambda one, n: load.resp(rig, one, n, 16, cpus=cpus))):
         one, two = (rig.weir(listener, rules, threads=threads, cpus=cpus) for threads in (1, 2))
 

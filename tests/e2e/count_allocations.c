@@ -1,7 +1,7 @@
 /* count_allocations.c - loaded before libc (LD_PRELOAD), counts how often memory is asked for.
  *
- * The count is the first eight bytes of the file that WEIR_ALLOCATIONS names, for another process to
- * read at any time.
+ * The count is the first eight bytes of the file that WEIR_ALLOCATIONS names, for another process
+ * to read at any time.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
