@@ -2,7 +2,9 @@
  *
  *     front_admin.c    the connection: who may ask, routes, answers
  *     admin_metrics.c  /metrics, in our names or envoyproxy/ratelimit's
- *     admin_api.c      /rlconfig and /api/v1
+ *     admin_api.c      /rlconfig and /api/v1: routes, rules, keys
+ *     admin_enforcement.c, admin_overrides.c, admin_audit.c   what bears their name
+ *     admin_key.c, admin_body.c   what those have in common
  *
  * Who may ask: with admin_token, who bears it; without, who comes from this host, and names it by
  * an address or as localhost: a browser that was lured here by another name (DNS rebinding) is
@@ -21,6 +23,8 @@
 #define WEIR_ADMIN_BODY_MAX                                                                        \
     (3u << 20) /* bytes of an answer: what is beyond is left out, and told */
 
+#define WEIR_ADMIN_JSON "application/json"
+
 struct weir_admin_call {
     struct weir_worker *worker;
     const struct weir_http1_request *request;
@@ -36,6 +40,13 @@ void weir_admin_metrics(struct weir_admin_call *call);
 
 /* All below /api/v1, and /rlconfig.  False: there is no such path. */
 bool weir_admin_api(struct weir_admin_call *call);
+bool weir_admin_enforcement(struct weir_admin_call *call);
+void weir_admin_overrides(struct weir_admin_call *call);
+void weir_admin_audit(struct weir_admin_call *call);
+
+bool weir_admin_is_method(const struct weir_admin_call *call, const char *method);
+/* GET, or HEAD. */
+bool weir_admin_is_get(const struct weir_admin_call *call);
 
 /* The value of a name in the query, as it is written there; ptr is NULL where there is none. */
 struct weir_str weir_admin_param(struct weir_str query, const char *name);
@@ -46,5 +57,7 @@ __attribute__((format(printf, 2, 3))) void weir_admin_add(struct weir_buf *to, c
 void weir_admin_add_json(struct weir_buf *to, struct weir_str text);
 /* An answer of one line. */
 void weir_admin_say(struct weir_admin_call *call, int status, const char *text);
+/* What the engine said, as an answer. */
+void weir_admin_say_error(struct weir_admin_call *call, int err);
 
 #endif

@@ -9,20 +9,14 @@
 #include "engine/engine.h"
 #include "engine/publish.h"
 #include "proto/rls_json.h"
-#include "proto/uri.h"
-#include "serve/admin.h"
+#include "serve/admin_key.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define ROOM_LEFT 65536 /* bytes of the body at which a list of rules ends */
 #define WHY_LEN 256
-#define JSON_TYPE "application/json"
-
-static bool is_method(const struct weir_admin_call *call, const char *method)
-{
-    return weir_str_eq(call->request->method, weir_str_of(method));
-}
 
 /* ---- rules ---- */
 
@@ -98,7 +92,7 @@ static void answer_rules(struct weir_admin_call *call)
     struct weir_published *p = weir_publish_borrow(call->worker->engine);
     uint32_t count = p->rules ? weir_rules_count(p->rules) : 0, first = first_of(call, count);
     uint32_t i = first;
-    call->content_type = JSON_TYPE;
+    call->content_type = WEIR_ADMIN_JSON;
     weir_admin_add(to, "{\"generation\":%" PRIu64 ",\"count\":%" PRIu32 ",\"rules\":[",
                    p->generation, count);
     for (; i < count && to->len + ROOM_LEFT < to->len_max; i++) {
@@ -147,10 +141,10 @@ static void look(struct weir_admin_call *call, const struct weir_request *reques
     int err =
         weir_check(call->worker->session, request, weir_loop_now(call->worker->loop), &decision);
     if (err != 0) {
-        weir_admin_say(call, 400, weir_strerror(err));
+        weir_admin_say_error(call, err);
         return;
     }
-    call->content_type = JSON_TYPE;
+    call->content_type = WEIR_ADMIN_JSON;
     weir_admin_add(&call->body, "{\"descriptors\":[");
     for (uint32_t i = 0; i < decision.status_count; i++) {
         if (i > 0)
@@ -160,20 +154,18 @@ static void look(struct weir_admin_call *call, const struct weir_request *reques
     weir_admin_add(&call->body, "]}\n");
 }
 
-static void reset(struct weir_admin_call *call, const struct weir_request *request)
+static void reset(struct weir_admin_call *call, const struct weir_admin_key *key)
 {
-    const struct weir_descriptor *descriptor = request->descriptors;
     uint32_t cleared = 0;
-    int err = weir_reset(call->worker->session, request, &cleared);
+    char count[32];
+    int err = weir_reset(call->worker->session, &key->request, &cleared);
     if (err != 0) {
-        weir_admin_say(call, 400, weir_strerror(err));
+        weir_admin_say_error(call, err);
         return;
     }
-    WEIR_LOG(weir_service_log(call->worker->service), WEIR_LOG_INFO, "key reset",
-             WEIR_LOG_TEXT("peer", call->peer), WEIR_LOG_STR("domain", request->domain),
-             WEIR_LOG_KEY("key", descriptor->entries[descriptor->entry_count - 1].value),
-             WEIR_LOG_NUMBER("cleared", cleared));
-    call->content_type = JSON_TYPE;
+    snprintf(count, sizeof(count), "%" PRIu32 " cleared", cleared);
+    weir_admin_note(call, "reset", key, NULL, count);
+    call->content_type = WEIR_ADMIN_JSON;
     weir_admin_add(&call->body, "{\"cleared\":%" PRIu32 "}\n", cleared);
 }
 
@@ -194,53 +186,16 @@ static void answer_explain(struct weir_admin_call *call)
     free(json);
 }
 
-/* Takes the next NAME=VALUE off the query, decoded into *scratch, which moves on. */
-static bool next_pair(struct weir_str *query, char **scratch, struct weir_entry *out)
-{
-    if (query->len == 0)
-        return false;
-    const char *end = memchr(query->ptr, '&', query->len);
-    size_t item = end ? (size_t)(end - query->ptr) : query->len;
-    const char *equals = memchr(query->ptr, '=', item);
-    size_t name = equals ? (size_t)(equals - query->ptr) : item;
-    struct weir_str value = {.ptr = query->ptr + name, .len = 0};
-    if (equals)
-        value = (struct weir_str){.ptr = equals + 1, .len = item - name - 1};
-    out->key.ptr = *scratch;
-    out->key.len = weir_uri_decode((struct weir_str){.ptr = query->ptr, .len = name}, *scratch);
-    *scratch += out->key.len;
-    out->value.ptr = *scratch;
-    out->value.len = weir_uri_decode(value, *scratch);
-    *scratch += out->value.len;
-    item += item < query->len;
-    *query = (struct weir_str){.ptr = query->ptr + item, .len = query->len - item};
-    return true;
-}
-
-/* GET and DELETE /api/v1/key?domain=D&KEY=VALUE...: one descriptor, entries in their order. */
+/* GET and DELETE /api/v1/key.  alloc: a key as it is read is large, and this is rare. */
 static void answer_key(struct weir_admin_call *call)
 {
-    char decoded[WEIR_HTTP1_TARGET_MAX], *scratch = decoded;
-    struct weir_entry entries[WEIR_ENTRIES_MAX], one;
-    struct weir_descriptor descriptor = {.entries = entries};
-    struct weir_request request = {.descriptors = &descriptor, .descriptor_count = 1};
-    struct weir_str query = call->query;
-    while (next_pair(&query, &scratch, &one)) {
-        if (request.domain.ptr == NULL && weir_str_eq(one.key, WEIR_STR("domain"))) {
-            request.domain = one.value;
-        } else if (descriptor.entry_count < WEIR_ENTRIES_MAX) {
-            entries[descriptor.entry_count++] = one;
-        } else {
-            weir_admin_say(call, 400, "400 too many entries\n");
-            return;
-        }
-    }
-    if (request.domain.len == 0 || descriptor.entry_count == 0)
-        weir_admin_say(call, 400, "400 say which: ?domain=D&KEY=VALUE...\n");
-    else if (is_method(call, "DELETE"))
-        reset(call, &request);
-    else
-        look(call, &request, &descriptor);
+    struct weir_admin_key *key = malloc(sizeof(*key));
+    if (key == NULL)
+        weir_admin_say_error(call, WEIR_ERR_NOMEM);
+    else if (weir_admin_key_read(call, key))
+        weir_admin_is_method(call, "DELETE") ? reset(call, key)
+                                             : look(call, &key->request, &key->descriptor);
+    free(key);
 }
 
 /* ---- routes ---- */
@@ -248,21 +203,26 @@ static void answer_key(struct weir_admin_call *call)
 bool weir_admin_api(struct weir_admin_call *call)
 {
     static const struct {
-        const char *path, *method, *also;
+        const char *path, *methods[3]; /* GET is HEAD, too */
         void (*answer)(struct weir_admin_call *call);
-    } routes[] = {{"/rlconfig", "GET", "HEAD", answer_config},
-                  {"/api/v1/rules", "GET", "HEAD", answer_rules},
-                  {"/api/v1/explain", "POST", "POST", answer_explain},
-                  {"/api/v1/key", "GET", "DELETE", answer_key}};
+    } routes[] = {{"/rlconfig", {"GET"}, answer_config},
+                  {"/api/v1/rules", {"GET"}, answer_rules},
+                  {"/api/v1/explain", {"POST"}, answer_explain},
+                  {"/api/v1/key", {"GET", "DELETE"}, answer_key},
+                  {"/api/v1/overrides", {"GET", "PUT", "DELETE"}, weir_admin_overrides},
+                  {"/api/v1/audit", {"GET"}, weir_admin_audit}};
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         if (!weir_str_eq(call->path, weir_str_of(routes[i].path)))
             continue;
         call->status = 200;
-        if (is_method(call, routes[i].method) || is_method(call, routes[i].also))
-            routes[i].answer(call);
-        else
-            weir_admin_say(call, 405, "405 method not allowed\n");
+        for (size_t m = 0; m < 3 && routes[i].methods[m] != NULL; m++) {
+            if (weir_admin_is_method(call, routes[i].methods[m])) {
+                routes[i].answer(call);
+                return true;
+            }
+        }
+        weir_admin_say(call, 405, "405 method not allowed\n");
         return true;
     }
-    return false;
+    return weir_admin_enforcement(call);
 }

@@ -10,6 +10,7 @@
 #include "engine/publish.h"
 #include "proto/prom.h"
 #include "serve/admin.h"
+#include "table/controls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 struct line {
     struct weir_str labels[LABELS_MAX];
     uint64_t counts[WEIR_COUNTERS];
+    uint32_t enforced_percent;
     const struct weir_rule *rule; /* NULL: "other" */
 };
 
@@ -51,7 +53,7 @@ static void add_line(struct lines *lines, const struct weir_table *table, uint32
                      struct weir_str id, const struct weir_rule *rule)
 {
     struct line *line = &lines->at[lines->count++];
-    *line = (struct line){.rule = rule};
+    *line = (struct line){.enforced_percent = weir_enforced_percent(table, stat), .rule = rule};
     if (lines->label_count == 1)
         line->labels[0] = id;
     else
@@ -130,6 +132,21 @@ static void put_line(struct weir_buf *to, struct lines *lines, const struct line
         weir_prom_sample(to, name, labels, count, value);
 }
 
+/* What was set, not counted: by the rules, and by an operator. */
+static void put_settings(struct weir_buf *to, struct lines *lines)
+{
+    weir_prom_head(to, "weir_rule_limit", "gauge", "The first limit of a rule, per unit.");
+    for (size_t i = 0; i < lines->count; i++)
+        if (lines->at[i].rule != NULL && !lines->at[i].rule->is_unlimited)
+            put_line(to, lines, &lines->at[i], "weir_rule_limit",
+                     lines->at[i].rule->info.requests_per_unit);
+    weir_prom_head(to, "weir_rule_enforced_percent", "gauge",
+                   "How much of what a rule refuses is refused: 100, unless an operator says so.");
+    for (size_t i = 0; i < lines->count; i++)
+        put_line(to, lines, &lines->at[i], "weir_rule_enforced_percent",
+                 lines->at[i].enforced_percent);
+}
+
 static void put_rules(struct weir_buf *to, struct lines *lines, bool as_ratelimit)
 {
     static const struct {
@@ -157,13 +174,8 @@ static void put_rules(struct weir_buf *to, struct lines *lines, bool as_ratelimi
         for (size_t i = 0; i < lines->count; i++)
             put_line(to, lines, &lines->at[i], name, lines->at[i].counts[c]);
     }
-    if (as_ratelimit)
-        return;
-    weir_prom_head(to, "weir_rule_limit", "gauge", "The first limit of a rule, per unit.");
-    for (size_t i = 0; i < lines->count; i++)
-        if (lines->at[i].rule != NULL && !lines->at[i].rule->is_unlimited)
-            put_line(to, lines, &lines->at[i], "weir_rule_limit",
-                     lines->at[i].rule->info.requests_per_unit);
+    if (!as_ratelimit)
+        put_settings(to, lines);
 }
 
 /* ---- everything else ---- */

@@ -22,6 +22,13 @@ static const char endpoints[] =
     "POST /api/v1/explain      {\"domain\", \"descriptors\"}: which rules, and what is left\n"
     "GET /api/v1/key           ?domain=D&KEY=VALUE...: what is left\n"
     "DELETE /api/v1/key        ?domain=D&KEY=VALUE...: forgets what was used\n"
+    "GET /api/v1/overrides     keys that have another limit for a while\n"
+    "PUT /api/v1/overrides     ?domain=D&KEY=VALUE...: {\"requests_per_unit\" or \"unlimited\": "
+    "true,\n"
+    "                          \"expires_in_s\"}; DELETE ends it\n"
+    "GET /api/v1/rules/ID/enforcement   how much of what a rule refuses is refused\n"
+    "PUT /api/v1/rules/ID/enforcement   {\"percent\"}: 0 is the kill switch; DELETE is 100\n"
+    "GET /api/v1/audit         the last changes\n"
     "\n"
     "What changes something needs the header X-Weir-Request, of any value.\n";
 
@@ -59,6 +66,31 @@ void weir_admin_say(struct weir_admin_call *call, int status, const char *text)
     call->content_type = "text/plain; charset=utf-8";
     weir_buf_cut(&call->body, 0);
     weir_buf_add(&call->body, weir_str_of(text));
+}
+
+void weir_admin_say_error(struct weir_admin_call *call, int err)
+{
+    char text[128];
+    int status = err == WEIR_ERR_NOMEM || err == WEIR_ERR_IO ? 503
+                 : err == WEIR_ERR_UNSUPPORTED               ? 409
+                                                             : 400;
+    if (err == WEIR_ERR_UNSUPPORTED)
+        snprintf(text, sizeof(text), "409 the table is of an older version: weir table resize\n");
+    else
+        snprintf(text, sizeof(text), "%d %s\n", status, weir_strerror(err));
+    weir_admin_say(call, status, text);
+}
+
+bool weir_admin_is_get(const struct weir_admin_call *call)
+{
+    return call->request->is_head || weir_str_eq(call->request->method, WEIR_STR("GET"));
+}
+
+bool weir_admin_is_method(const struct weir_admin_call *call, const char *method)
+{
+    if (strcmp(method, "GET") == 0)
+        return weir_admin_is_get(call);
+    return weir_str_eq(call->request->method, weir_str_of(method));
 }
 
 struct weir_str weir_admin_param(struct weir_str query, const char *name)
@@ -124,7 +156,7 @@ static const char *refusal(struct weir_admin_call *call)
 {
     const struct weir_http1_request *request = call->request;
     const char *token = weir_service_settings(call->worker->service)->admin_token;
-    bool changes = !weir_str_eq(request->method, WEIR_STR("GET")) && !request->is_head;
+    bool changes = !weir_admin_is_get(call);
     call->status = 403;
     if (token[0] != '\0' && !bears(header_of(request, "Authorization"), token)) {
         call->status = 401;
@@ -144,7 +176,7 @@ static const char *refusal(struct weir_admin_call *call)
 
 static void route(struct weir_admin_call *call)
 {
-    bool is_get = weir_str_eq(call->request->method, WEIR_STR("GET")) || call->request->is_head;
+    bool is_get = weir_admin_is_get(call);
     const char *why = refusal(call);
     if (why != NULL) {
         weir_admin_say(call, call->status, why);

@@ -2,8 +2,10 @@
 #include "serve/service_internal.h"
 
 #include "base/err.h"
+#include "serve/audit.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -32,6 +34,11 @@ bool weir_service_is_healthy(const struct weir_service *service)
 const struct weir_settings *weir_service_settings(const struct weir_service *service)
 {
     return service->settings;
+}
+
+struct weir_audit *weir_service_audit(const struct weir_service *service)
+{
+    return service->audit;
 }
 
 struct weir_log *weir_service_log(const struct weir_service *service)
@@ -317,11 +324,32 @@ static void tell_health(struct weir_service *service)
         weir_loop_post(service->loops[i], weir_front_grpc_tell_health, &service->workers[i]);
 }
 
+/* result: of weir_watch_step(), and not 0. */
+static void note_rules(struct weir_service *service, int result)
+{
+    char before[32], after[48];
+    uint64_t generation = weir_rules_generation(service->engine);
+    uint64_t was = result == 1 ? generation - 1 : generation;
+    snprintf(before, sizeof(before), "generation %" PRIu64, was);
+    if (result == 1)
+        snprintf(after, sizeof(after), "generation %" PRIu64, generation);
+    else
+        snprintf(after, sizeof(after), "rejected: %s", weir_strerror(result));
+    weir_audit_add(service->audit,
+                   &(struct weir_audit_change){.time_ns = weir_now(service->engine),
+                                               .what = "rules",
+                                               .target = weir_str_of(service->settings->rules),
+                                               .before = before,
+                                               .after = after});
+}
+
 static void look_at_rules(struct weir_service *service, int *timeout_ms)
 {
     int result = weir_watch_step(service->engine, timeout_ms);
     if (result < 0) /* said, and changed nothing */
         atomic_fetch_add_explicit(&service->bad_rules, 1, memory_order_relaxed);
+    if (result != 0)
+        note_rules(service, result);
     if (result == 1 && !atomic_exchange_explicit(&service->has_rules, true, memory_order_relaxed))
         tell_health(service);
 }
@@ -449,6 +477,7 @@ static void fini(struct weir_service *service)
         close(service->signal_fd);
     if (service->done_fd >= 0)
         close(service->done_fd);
+    weir_audit_free(service->audit);
     weir_log_free(service->log);
 }
 
@@ -460,6 +489,8 @@ int weir_service_run(const struct weir_settings *settings, const char *const *fl
     char why[256];
     log_options(settings, &options);
     int err = weir_log_new(&service.log, STDERR_FILENO, &options);
+    if (err == 0)
+        err = weir_audit_new(&service.audit, service.log);
     if (err == 0)
         err = open_signals(&service);
     if (err != 0)

@@ -24,6 +24,7 @@
 #include "serve/worker.h"
 
 struct weir_service;
+struct weir_audit;
 struct weir_http_options;
 
 /* ---- for front ends ---- */
@@ -33,6 +34,7 @@ bool weir_service_is_healthy(const struct weir_service *service);
 const struct weir_settings *weir_service_settings(const struct weir_service *service);
 struct weir_log *weir_service_log(const struct weir_service *service);
 const struct weir_http_options *weir_service_http_options(const struct weir_service *service);
+struct weir_audit *weir_service_audit(const struct weir_service *service);
 struct weir *weir_service_engine(const struct weir_service *service);
 
 /* A counter over all workers. */

@@ -20,6 +20,7 @@ struct weir_service {
     const struct weir_settings *settings;
     const char *const *flags;
     struct weir_log *log;
+    struct weir_audit *audit;
     struct weir *engine;
     struct weir_worker *workers;
     struct weir_loop **loops;

@@ -170,6 +170,16 @@ struct weir_throttled {
     uint64_t retry_after_ns; /* 0 if allowed; WEIR_NEVER if waiting does not help */
 };
 
+#define WEIR_KEY_WORDS_MAX 32 /* as many as a descriptor can have entries */
+
+/* A key in words, for people.  Where the table keeps them, long ones are cut. */
+struct weir_key_words {
+    struct weir_str domain; /* empty: not known (any more, or yet) */
+    struct weir_entry entries[WEIR_KEY_WORDS_MAX];
+    uint32_t entry_count;
+    bool is_cut; /* some are missing, or the last one ends early */
+};
+
 struct weir_decision {
     enum weir_code overall;
     bool is_denied; /* weir_check_http(): an attribute is missing without which nobody passes */

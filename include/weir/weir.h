@@ -161,6 +161,7 @@ struct weir_rule_stats {
     struct weir_rule_info info; /* borrowed until the callback returns */
     uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode;
     uint64_t over_limit_by_sketch; /* refusals that the sketch gave, because the table was full */
+    uint32_t enforced_percent;     /* of its refusals: see weir_enforcement_set() */
 };
 
 struct weir_table_stats {
@@ -172,6 +173,54 @@ WEIR_API void weir_stats_rules(struct weir *w,
                                void (*each)(void *ctx, const struct weir_rule_stats *one),
                                void *ctx);
 WEIR_API void weir_stats_table(struct weir *w, struct weir_table_stats *out);
+
+/* ---- what an operator changes while everything runs ----
+ *
+ * Kept in the table: it holds for every process on it, from its next decision on, and outlives
+ * reloads and restarts.  WEIR_ERR_UNSUPPORTED: the file was made by an older weir, which left no
+ * room for this; weir-table(1) resizes it into a new one. */
+
+/* The share of a rule's refusals that is enforced, in per cent: 0 is the kill switch, 100 as ever.
+ * What is not enforced is decided, counted, and told as in shadow mode; who is spared follows from
+ * the key, so that one client has one experience.  "other": all rules without statistics of their
+ * own.  0, WEIR_ERR_NOT_FOUND, WEIR_ERR_INVALID, or WEIR_ERR_FULL where the rule is one of
+ * "other". */
+WEIR_API WEIR_MUST_CHECK int weir_enforcement_set(struct weir *w, struct weir_str rule_id,
+                                                  uint32_t percent);
+WEIR_API WEIR_MUST_CHECK int weir_enforcement_get(struct weir *w, struct weir_str rule_id,
+                                                  uint32_t *percent);
+
+/* Another limit for one key, for a while. */
+struct weir_key_limit {
+    uint32_t requests_per_unit; /* 0: blocked */
+    bool is_unlimited;
+    uint64_t until_ns; /* by weir_now() */
+};
+
+/* Gives the request's only descriptor this limit: its first counter that number, further ones of
+ * its rule theirs in proportion.  What was used stays used, then and when it ends.  0, the errors
+ * of weir_check(), WEIR_ERR_NOT_FOUND where no rule limits it, WEIR_ERR_TOO_LARGE where the
+ * algorithm cannot count so far, WEIR_ERR_INVALID where until_ns has passed, WEIR_ERR_FULL. */
+WEIR_API WEIR_MUST_CHECK int weir_key_limit_set(struct weir_session *s,
+                                                const struct weir_request *request,
+                                                const struct weir_key_limit *limit,
+                                                uint64_t now_ns);
+/* Takes it away before its time.  0, WEIR_ERR_NOT_FOUND, or the errors of weir_check(). */
+WEIR_API WEIR_MUST_CHECK int weir_key_limit_drop(struct weir_session *s,
+                                                 const struct weir_request *request,
+                                                 uint64_t now_ns);
+
+/* Borrowed until the callback returns. */
+struct weir_key_limit_view {
+    const struct weir_key_words *key;
+    struct weir_str rule_id; /* empty: a rule that is not loaded here */
+    struct weir_key_limit limit;
+    uint64_t since_ns;
+    uint32_t ordinal; /* which of the rule's counters; 0: the one that was asked for */
+};
+WEIR_API void weir_key_limit_each(struct weir *w, uint64_t now_ns,
+                                  void (*each)(void *ctx, const struct weir_key_limit_view *one),
+                                  void *ctx);
 
 /* How often rules have been published since weir_open(); 1 after it. */
 WEIR_API uint64_t weir_rules_generation(struct weir *w);

@@ -25,6 +25,8 @@
 
 #define WEIR_STATS_RULES_MAX 4096 /* rules with counters of their own; the rest share one */
 
+#define WEIR_KEY_OVERRIDES_MAX 1024 /* counters of a table with a number of their own */
+
 #define WEIR_LOG_LIMIT_MAX 1000000       /* entries of a sliding_window_log */
 #define WEIR_CONCURRENCY_LIMIT_MAX 16383 /* slots of a concurrency limit */
 #define WEIR_BUCKETS_MAX 64              /* sub-windows of a sliding_window_counter */

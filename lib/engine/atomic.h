@@ -5,7 +5,8 @@
  * for several limits one wins them all; leaky buckets last.  A charge that fails after all gives
  * back everything that came before it.  Never over-admits; may for an instant over-deny.
  *
- * Descriptors under a rule in shadow mode and refunds take no part: they are decided by themselves.
+ * Descriptors under a rule in shadow mode, or whose refusals are not enforced, and refunds take no
+ * part: they are decided by themselves.
  *
  * Threads: the session's own.  Time: an argument.  Allocation: none.
  * SPDX-License-Identifier: Apache-2.0 */

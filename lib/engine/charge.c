@@ -2,6 +2,7 @@
 #include "engine/charge.h"
 
 #include "engine/combine.h"
+#include "engine/enforce.h"
 #include "engine/stats.h"
 #include "engine/ticket.h"
 
@@ -67,7 +68,8 @@ void weir_charge_undo(struct weir_session *s, struct weir_charge *charges, uint3
     }
 }
 
-static void take_all(struct weir_session *s, struct weir_item *item, uint64_t now_ns)
+/* Says whether all were allowed. */
+static bool take_all(struct weir_session *s, struct weir_item *item, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < item->charge_count; i++)
         s->order[i] = &item->charges[i];
@@ -76,8 +78,9 @@ static void take_all(struct weir_session *s, struct weir_item *item, uint64_t no
         if (weir_charge_take(s, s->order[i], now_ns))
             continue;
         weir_charge_undo(s, item->charges, item->charge_count, now_ns);
-        return;
+        return false;
     }
+    return true;
 }
 
 static void give_all(struct weir_session *s, struct weir_item *item, uint64_t now_ns)
@@ -134,6 +137,8 @@ void weir_charge_status(const struct weir_item *item, struct weir_status *out)
     out->remaining = out->is_shadow ? 0 : v->remaining;
     out->reset_after_ns = v->reset_after_ns;
     out->retry_after_ns = v->retry_after_ns;
+    if (v->retry_after_ns == WEIR_NEVER && item->closed_for_ns > 0)
+        out->retry_after_ns = item->closed_for_ns;
     out->delay_ns = weir_longest_delay(item->charges, item->charge_count);
 }
 
@@ -153,15 +158,18 @@ void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t 
         status_bare(item, out);
         return;
     }
+    bool allowed = true;
     if (item->is_refund) {
         give_all(s, item, now_ns);
     } else if (item->charge_count == 1) {
         struct weir_charge *c = item->charges;
         weir_local_take(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict, &c->mark);
-        c->is_taken = c->verdict.allowed;
-    } else if (weir_charge_look(s, item, now_ns)) {
-        take_all(s, item, now_ns);
+        allowed = c->is_taken = c->verdict.allowed;
+    } else {
+        allowed = weir_charge_look(s, item, now_ns) && take_all(s, item, now_ns);
     }
+    if (__builtin_expect(!allowed, 0) && weir_enforce_spares(s, item))
+        item->is_shadow = true;
     weir_charge_status(item, out);
     weir_charge_settle(s, item, out);
 }

@@ -2,12 +2,16 @@
 #include "engine/atomic.h"
 #include "engine/charge.h"
 #include "engine/combine.h"
+#include "engine/key_override.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
+#include "table/key_overrides.h"
 
-static void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
-                   struct weir_decision *out)
+static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
+                          struct weir_decision *out)
 {
+    if (__builtin_expect(weir_key_overrides_live(s->engine->table, now_ns), 0))
+        weir_key_override_apply(s, plan, now_ns);
     if (plan->is_atomic) {
         weir_atomic_decide(s, plan, now_ns, out->statuses);
     } else {

@@ -79,7 +79,8 @@ struct weir_item {
     uint32_t charge_count; /* 0: nothing to decide, the answer is OK */
     uint32_t stat;
     uint64_t hits;
-    uint64_t hash; /* of the entries as they are; 0: not known yet */
+    uint64_t hash;          /* of the entries as they are; 0: not known yet */
+    uint64_t closed_for_ns; /* by an operator; 0: not */
     enum weir_unit unit;
     bool is_charged; /* planned: its charges are there */
     bool is_refund;
@@ -114,6 +115,7 @@ struct weir_session {
     struct weir_charge charges[WEIR_CHARGES_MAX];
     struct weir_charge *order[WEIR_CHARGES_MAX];
     struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
+    struct weir_limit own_limits[WEIR_CHARGES_MAX];    /* by charge: what a key has for a while */
     struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
     struct weir_match match;
     struct weir_throttle_sets throttles;

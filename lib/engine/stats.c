@@ -3,6 +3,7 @@
 
 #include "base/str.h"
 #include "engine/publish.h"
+#include "table/controls.h"
 
 static uint64_t max_u64(uint64_t a, uint64_t b)
 {
@@ -69,6 +70,7 @@ static void read_counters(const struct weir_table *table, uint32_t stat,
     out->within_limit = weir_stats_read(table, stat, WEIR_COUNTER_WITHIN_LIMIT);
     out->shadow_mode = weir_stats_read(table, stat, WEIR_COUNTER_SHADOW_MODE);
     out->over_limit_by_sketch = weir_stats_read(table, stat, WEIR_COUNTER_BY_SKETCH);
+    out->enforced_percent = weir_enforced_percent(table, stat);
 }
 
 /* Rules beyond the maximum and limits that requests brought share number 0: shown once, as "other",

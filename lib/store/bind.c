@@ -71,7 +71,7 @@ static int bind_sketch(struct weir_table *table, struct weir_limit *limit)
     return 0;
 }
 
-int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
+static int bind_window(struct weir_table *table, struct weir_limit *limit)
 {
     uint32_t shift;
     uint64_t window_s = class_window_s(limit, &shift);
@@ -80,6 +80,22 @@ int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
         return WEIR_ERR_FULL;
     limit->window_class = (uint8_t) class;
     limit->window_shift = (uint8_t)shift;
+    return 0;
+}
+
+int weir_local_bind_own(struct weir_table *table, struct weir_limit *limit, uint32_t generation)
+{
+    if (limit->record != WEIR_NO_RECORD)
+        limit->generation = (uint8_t)generation;
+    /* Only where tokens come at intervals does the length of the window depend on the number. */
+    return limit->refill_interval ? bind_window(table, limit) : 0;
+}
+
+int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
+{
+    int err = bind_window(table, limit);
+    if (err != 0)
+        return err;
     limit->record =
         needs_record(limit) ? weir_record_claim(table, record_id(limit)) : WEIR_NO_RECORD;
     limit->lag_ms = limit->approx == NULL ? table->lag_ms : 0;

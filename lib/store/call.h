@@ -18,6 +18,7 @@ enum weir_op {
 struct weir_call {
     struct weir_table *table;
     const struct weir_limit *limit;
+    uint64_t key; /* set where it is applied */
     uint64_t now_ns;
     uint64_t hits;
     enum weir_op op;

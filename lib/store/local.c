@@ -9,6 +9,7 @@
 #include "algo/token_bucket.h"
 #include "store/call.h"
 #include "store/seed.h"
+#include "table/key_overrides.h"
 #include "table/record.h"
 #include "table/spill.h"
 
@@ -65,7 +66,16 @@ STEP step_tick(struct weir_call *c, uint64_t fp, union weir_u16b value)
                           (uint64_t)c->limit->window_shift << 32 | state.used);
 }
 
-/* A bucket whose rule got another rate since: the same tokens are in use, at the new rate. */
+/* The rate of a generation: the limit's, or one that the key had of its own for a while. */
+static __attribute__((noinline, cold)) uint32_t rate_of(const struct weir_call *c,
+                                                        uint32_t generation)
+{
+    return generation < WEIR_GENERATIONS
+               ? weir_record_requests(c->table, c->limit->record, generation)
+               : weir_key_override_rate(c->table, c->key, generation);
+}
+
+/* A bucket that got another rate since: the same tokens are in use, at the new rate. */
 static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b value)
 {
     const struct weir_limit *limit = c->limit;
@@ -74,8 +84,7 @@ static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b val
     struct weir_tat tat = {.ns = value.lo, .num = weir_slot_tat_num(value)};
     uint32_t generation = weir_slot_tat_generation(value);
     if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD) {
-        uint32_t from = weir_record_requests(c->table, limit->record, generation);
-        return weir_tat_rescale(tat, c->now_ns, limit, from);
+        return weir_tat_rescale(tat, c->now_ns, limit, rate_of(c, generation));
     }
     return tat;
 }
@@ -211,6 +220,7 @@ static void apply(struct weir_call *c, uint64_t key)
 {
     struct weir_home home = weir_slots_locate(c->table, key);
     weir_slots_prefetch(&home);
+    c->key = key;
     if (weir_limit_is_wide(c->limit)) {
         apply_wide(c, &home);
         return;

@@ -19,6 +19,11 @@ struct weir_table;
  * WEIR_WINDOWS_MAX window lengths already or has no room for an approximate limit's sketch. */
 WEIR_MUST_CHECK int weir_local_bind(struct weir_table *table, struct weir_limit *limit);
 
+/* Binds a limit that a key has of its own for a while; generation: of that (layout.h).  The limit
+ * is a copy of a bound one with another number.  The same errors. */
+WEIR_MUST_CHECK int weir_local_bind_own(struct weir_table *table, struct weir_limit *limit,
+                                        uint32_t generation);
+
 /* Brings the key's memory near.  For batches: prefetch all, then decide each. */
 void weir_local_prefetch(const struct weir_table *table, uint64_t key);
 

@@ -14,7 +14,15 @@
 
 /* Where the parts of a file with these counts lie. */
 struct weir_table_map {
-    uint64_t slots_at, sketch_at, records_at, stats_at, extents_at, file_bytes;
+    uint64_t slots_at, sketch_at, records_at, stats_at, extents_at, controls_at, file_bytes;
+};
+
+/* What an operator sets and sees (controls.h).  All NULL where the file has none. */
+struct weir_controls {
+    uint8_t *enforcement; /* by number of statistics: 100 less the share that is enforced */
+    uint64_t *override_keys;
+    struct weir_key_override_row *overrides;
+    uint32_t override_count;
 };
 
 struct weir_table {
@@ -28,6 +36,7 @@ struct weir_table {
     uint32_t *chunk_class; /* one for each chunk: 0 free, else units of an object; see extent.h */
     unsigned char *extents;
     uint64_t extent_chunks;
+    struct weir_controls controls;
     struct weir_table_map map;
     uint64_t nonce;             /* random; tells this process's claims from others' */
     uint64_t claims;            /* claims made by this process */

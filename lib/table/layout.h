@@ -1,7 +1,7 @@
 /* layout.h - the bytes of a table file.  docs/table-format.md draws them; the asserts keep both
  * true.
  *
- *     header | slots | sketch | records | statistics | extents
+ *     header | slots | sketch | records | statistics | extents | controls
  *
  * All numbers are little-endian, all places are offsets from the start of the file, every part
  * starts on a page.  The sizes of the parts follow from the five counts in the header, so that a
@@ -11,7 +11,7 @@
  *
  *     hi  63          22 21 20    18 17   12 11            0
  *         fingerprint 42 | 0 | kind 3 | class 6 | body, high 12 |     kinds but TAT
- *         fingerprint 42 | 1 | gen 2 | 0 0 0 | num 16          |     TAT
+ *         fingerprint 42 | 1 | gen 2 | own 1 | 0 0 | num 16    |     TAT
  *     lo  63                       30 29                    0
  *         index 34                   | body, low 30            |     kinds but TAT
  *         ns 63                                                |     TAT
@@ -42,7 +42,8 @@
 #include <stdint.h>
 
 #define WEIR_TABLE_MAGIC UINT64_C(0x314c425452494557) /* "WEIRTBL1" */
-#define WEIR_TABLE_VERSION 1u
+#define WEIR_TABLE_VERSION 2u
+#define WEIR_TABLE_VERSION_OLDEST 1u /* the same without controls */
 #define WEIR_PAGE 4096u
 
 #define WEIR_BUCKET_SLOTS 8u
@@ -51,6 +52,7 @@
 #define WEIR_COUNTER_SHARDS 8u
 #define WEIR_STATS_SHARDS 8u
 #define WEIR_GENERATIONS 4u
+#define WEIR_LINE_KEYS 8u /* keys of 8 bytes in a cache line */
 
 enum weir_kind {
     WEIR_KIND_EMPTY = 0,
@@ -95,7 +97,9 @@ struct weir_table_header {
     int64_t boottime_offset_ns; /* of the maker's time namespace */
     uint64_t created_ns;
     uint64_t checksum;
-    uint64_t spare0[8];
+
+    uint64_t key_overrides_until; /* table/key_overrides.h; 0: there are none */
+    uint64_t spare0[7];
 
     /* The clock (clock.c): now = clock.hi + (CLOCK_BOOTTIME - clock.lo / 2), or 90% of the
      * latter while the lowest bit of clock.lo is set. */
@@ -130,6 +134,27 @@ struct weir_stats_line {
     uint64_t counter[8];
 };
 static_assert(sizeof(struct weir_stats_line) == 64, "a line for each rule and shard");
+
+/* Words that people read, stored and read without a lock (table/caption.h). */
+#define WEIR_CAPTION_BYTES 176u
+struct weir_caption {
+    uint64_t sum;  /* of all that follows, and of whom it speaks */
+    uint64_t head; /* length 16, cut 1 */
+    uint64_t words[WEIR_CAPTION_BYTES / 8];
+};
+
+/* Another number for one counter, for a while (table/key_overrides.h). */
+struct weir_key_override_row {
+    union weir_u16b value;           /* until when; for whom, generation, number */
+    uint64_t name;                   /* of the descriptor that it was given to */
+    uint64_t since_ns;               /* when it was given */
+    uint32_t rate[WEIR_GENERATIONS]; /* the numbers before, by generation */
+    uint32_t stat;                   /* of its rule */
+    uint32_t ordinal;                /* which of the rule's counters */
+    uint64_t spare;
+    struct weir_caption caption;
+};
+static_assert(sizeof(struct weir_key_override_row) == 256, "four cache lines");
 
 #define WEIR_CHUNK_BYTES 65536u
 #define WEIR_UNIT_BYTES 64u
@@ -183,18 +208,21 @@ static inline union weir_u16b weir_slot_pack(uint64_t fp, enum weir_kind kind, u
     return s;
 }
 
+/* A generation of the limit's record, or WEIR_GENERATIONS and more: of the key's own override. */
 static inline union weir_u16b weir_slot_pack_tat(uint64_t fp, uint32_t generation, uint64_t ns,
                                                  uint32_t num)
 {
     union weir_u16b s;
-    s.hi = fp << WEIR_FP_SHIFT | WEIR_TAT_FLAG | (uint64_t)generation << 19 | num;
+    s.hi = fp << WEIR_FP_SHIFT | WEIR_TAT_FLAG |
+           (uint64_t)(generation & (WEIR_GENERATIONS - 1)) << 19 |
+           (uint64_t)(generation / WEIR_GENERATIONS) << 18 | num;
     s.lo = ns;
     return s;
 }
 
 static inline uint32_t weir_slot_tat_generation(union weir_u16b s)
 {
-    return (uint32_t)(s.hi >> 19) & (WEIR_GENERATIONS - 1);
+    return (uint32_t)((s.hi >> 19 & (WEIR_GENERATIONS - 1)) | (s.hi >> 16 & WEIR_GENERATIONS));
 }
 
 static inline uint32_t weir_slot_tat_num(union weir_u16b s)

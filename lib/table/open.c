@@ -7,6 +7,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
+#include "table/controls.h"
 #include "table/extent.h"
 #include "table/internal.h"
 
@@ -48,6 +49,13 @@ static uint64_t extents_bytes(uint64_t chunks)
     return round_up(chunks * 4, WEIR_PAGE) + chunks * WEIR_CHUNK_BYTES;
 }
 
+/* The parts of the controls, from the start of them.  In a file of version 1: nothing. */
+static uint64_t controls_bytes(const struct weir_table_header *h)
+{
+    struct weir_controls unused;
+    return h->version < 2 ? 0 : weir_controls_point(&unused, NULL, h->stats_rules);
+}
+
 static struct weir_table_map map_of(const struct weir_table_header *h)
 {
     struct weir_table_map m;
@@ -56,7 +64,8 @@ static struct weir_table_map map_of(const struct weir_table_header *h)
     m.records_at = m.sketch_at + round_up(h->sketch_cells * 8, WEIR_PAGE);
     m.stats_at = m.records_at + round_up(h->records * sizeof(struct weir_record), WEIR_PAGE);
     m.extents_at = m.stats_at + round_up(stats_bytes(h->stats_rules), WEIR_PAGE);
-    m.file_bytes = m.extents_at + extents_bytes(h->extent_chunks);
+    m.controls_at = m.extents_at + extents_bytes(h->extent_chunks);
+    m.file_bytes = m.controls_at + round_up(controls_bytes(h), WEIR_PAGE);
     return m;
 }
 
@@ -122,6 +131,7 @@ static int fill_header(struct weir_table_header *h, const struct weir_table_geom
     static const struct weir_table_geometry any = {0};
     if (geometry == NULL)
         geometry = &any;
+    h->version = WEIR_TABLE_VERSION; /* which parts there are */
     plan(h, geometry);
     if (geometry->file_bytes != 0 && h->file_bytes > geometry->file_bytes)
         return refuse(WEIR_ERR_INVALID, why, why_len,
@@ -129,7 +139,6 @@ static int fill_header(struct weir_table_header *h, const struct weir_table_geom
                       "%" PRIu64 " MiB",
                       geometry->file_bytes >> 20, (2 * h->file_bytes >> 20) + 1);
     h->magic = WEIR_TABLE_MAGIC;
-    h->version = WEIR_TABLE_VERSION;
     h->header_bytes = sizeof *h;
     if (random_bytes(&h->hash_key, sizeof h->hash_key) != 0)
         return refuse(WEIR_ERR_IO, why, why_len, "cannot read random bytes for the table's key");
@@ -154,6 +163,8 @@ static void point_into(struct weir_table *t, void *base)
     t->chunk_class = (void *)(at + t->map.extents_at);
     t->extent_chunks = t->header->extent_chunks;
     t->extents = at + t->map.extents_at + round_up(t->extent_chunks * 4, WEIR_PAGE);
+    if (t->header->version >= 2)
+        (void)weir_controls_point(&t->controls, at + t->map.controls_at, t->header->stats_rules);
 }
 
 /* alloc: a handle on a mapping, the only memory that a process keeps beside the file. */
@@ -209,12 +220,12 @@ static int believe(const struct weir_table_header *h, uint64_t file_bytes, const
     if (h->magic != WEIR_TABLE_MAGIC)
         return refuse(WEIR_ERR_TABLE, why, why_len,
                       "%s: not a weir table; name another path, or remove the file", path);
-    if (h->version != WEIR_TABLE_VERSION)
+    if (h->version < WEIR_TABLE_VERSION_OLDEST || h->version > WEIR_TABLE_VERSION)
         return refuse(
             WEIR_ERR_TABLE, why, why_len,
-            "%s: table version %u, this weir reads version %u; use the weir that made it, "
+            "%s: table version %u, this weir reads versions %u to %u; use the weir that made it, "
             "or remove the file",
-            path, h->version, WEIR_TABLE_VERSION);
+            path, h->version, WEIR_TABLE_VERSION_OLDEST, WEIR_TABLE_VERSION);
     if (h->header_bytes != sizeof *h || h->checksum != checksum_of(h))
         return refuse(WEIR_ERR_TABLE, why, why_len,
                       "%s: the table's header is damaged; remove the file to start afresh", path);

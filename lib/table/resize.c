@@ -7,7 +7,9 @@
  * and a log's entries are dated to the resize.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "table/controls.h"
 #include "table/extent.h"
+#include "table/key_overrides.h"
 #include "table/record.h"
 #include "table/slots.h"
 #include "table/spill.h"
@@ -94,6 +96,25 @@ static void move_stats(const struct weir_table *from, struct weir_table *to)
             enum weir_counter counter = (enum weir_counter)k;
             weir_stats_add(to, number, 0, counter, weir_stats_read(from, n, counter));
         }
+        /* Not for those who share a number in the new table: it is not theirs alone. */
+        if ((number != 0 || n == 0) &&
+            weir_enforced_set(to, number, weir_enforced_percent(from, n)) != 0)
+            return; /* a new file has controls: never */
+    }
+}
+
+/* Where there is no room for one, the rule's own number holds again. */
+static void move_overrides(const struct weir_table *from, struct weir_table *to, uint64_t now_ns)
+{
+    struct weir_key_override override;
+    struct weir_caption_text text;
+    for (uint32_t i = 0; i < from->controls.override_count; i++) {
+        if (!weir_key_override_at(from, i, now_ns, &override, &text))
+            continue;
+        bool is_known = override.stat < from->header->stats_rules;
+        override.stat = is_known ? weir_stats_claim(to, from->stats_ids[override.stat]) : 0;
+        if (weir_key_override_put(to, &override, &text.words, now_ns) != 0)
+            continue;
     }
 }
 
@@ -113,6 +134,7 @@ static int move_all(struct weir_table *from, struct weir_table *to, char *why, s
         return WEIR_ERR_FULL;
     }
     move_stats(from, to);
+    move_overrides(from, to, now_ns);
     move_slots(from, to, now_ns);
     return 0;
 }

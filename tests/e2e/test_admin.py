@@ -177,7 +177,7 @@ def test_a_key_is_looked_at_and_reset(weir):
     assert left()["remaining"] == 3
     assert json.loads(ask(weir, key, "DELETE", CHANGE).text) == {"cleared": 0}
     assert spend(weir, ("user", "bob")) == 429                       # others keep what they used
-    weir.wait_for("key reset")
+    weir.wait_for("changed")
     assert "alice" not in "\n".join(weir.lines)
 
 

@@ -137,6 +137,7 @@ OFFSETS = """
 #include "table/extent.h"
 #include <stdio.h>
 #define H(f) printf(#f " %zu %zu\\n", offsetof(struct weir_table_header, f), sizeof(((struct weir_table_header *)0)->f));
+#define O(f) printf(#f " %zu %zu\\n", offsetof(struct weir_key_override_row, f), sizeof(((struct weir_key_override_row *)0)->f));
 #define R(f) printf(#f " %zu %zu\\n", offsetof(struct weir_record, f), sizeof(((struct weir_record *)0)->f));
 int main(void) {
 """
@@ -149,7 +150,8 @@ def rows_after(page, heading, columns):
     return [row[:columns] for row in rows[2:]]
 
 
-@pytest.mark.parametrize("heading, macro, struct", [("Header", "H", "weir_table_header"), ("Records", "R", "weir_record")])
+@pytest.mark.parametrize("heading, macro, struct", [("Header", "H", "weir_table_header"), ("Records", "R", "weir_record"),
+                                                    ("Overrides of keys", "O", "weir_key_override_row")])
 def test_offsets_are_those_of_the_header(heading, macro, struct, tmp_path):
     shown = [(name.strip("`"), int(at), int(size)) for name, at, size in
              rows_after("docs/table-format.md", heading, 3)]
