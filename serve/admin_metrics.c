@@ -49,17 +49,39 @@ static void split_path(struct weir_str path, struct weir_str labels[LABELS_MAX])
     }
 }
 
-static void add_line(struct lines *lines, const struct weir_table *table, uint32_t stat,
-                     struct weir_str id, const struct weir_rule *rule)
+static struct line *add_named(struct lines *lines, struct weir_str id)
 {
     struct line *line = &lines->at[lines->count++];
-    *line = (struct line){.enforced_percent = weir_enforced_percent(table, stat), .rule = rule};
+    *line = (struct line){0};
     if (lines->label_count == 1)
         line->labels[0] = id;
     else
         split_path(id, line->labels);
+    return line;
+}
+
+static void add_line(struct lines *lines, const struct weir_table *table, uint32_t stat,
+                     struct weir_str id, const struct weir_rule *rule)
+{
+    struct line *line = add_named(lines, id);
+    line->enforced_percent = weir_enforced_percent(table, stat);
+    line->rule = rule;
     for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++)
         line->counts[c] = weir_stats_read(table, stat, c);
+}
+
+/* In their format rules may be there under names with values instead. */
+static void add_values(struct lines *lines, const struct weir *w)
+{
+    const struct weir_value_stats *values = atomic_load_explicit(&w->values, memory_order_acquire);
+    for (uint32_t i = 0; i < WEIR_VALUE_PLACES; i++) {
+        const struct weir_value_stat *stat = weir_value_stats_at(values, i);
+        if (stat == NULL)
+            continue;
+        struct line *line = add_named(lines, (struct weir_str){stat->name, stat->len});
+        for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++)
+            line->counts[c] = atomic_load_explicit(&stat->counts[c], memory_order_relaxed);
+    }
 }
 
 static int compare_str(struct weir_str a, struct weir_str b)
@@ -99,7 +121,8 @@ static int collect(struct lines *lines, const struct weir *w, const struct weir_
 {
     uint32_t count = p->rules ? weir_rules_count(p->rules) : 0;
     uint64_t seen[WEIR_STATS_RULES_MAX / 64 + 1] = {0};
-    lines->at = calloc(WEIR_STATS_RULES_MAX + 1, sizeof(*lines->at));
+    bool has_values = lines->label_count > 1;
+    lines->at = calloc(WEIR_STATS_RULES_MAX + 1 + WEIR_VALUE_PLACES, sizeof(*lines->at));
     if (lines->at == NULL)
         return WEIR_ERR_NOMEM;
     for (uint32_t i = 0; i < count && lines->count < WEIR_STATS_RULES_MAX; i++) {
@@ -108,10 +131,14 @@ static int collect(struct lines *lines, const struct weir *w, const struct weir_
         if (rule->stat == 0 || rule->stat > WEIR_STATS_RULES_MAX || seen[rule->stat / 64] & bit)
             continue;
         seen[rule->stat / 64] |= bit;
+        if (has_values && rule->has_value_stats)
+            continue;
         add_line(lines, w->table, rule->stat, rule->info.id, rule);
     }
     if (weir_stats_read(w->table, 0, WEIR_COUNTER_TOTAL_HITS) > 0)
         add_line(lines, w->table, 0, WEIR_STR("other"), NULL);
+    if (has_values)
+        add_values(lines, w);
     merge(lines);
     return 0;
 }

@@ -18,6 +18,7 @@ struct weir_statsd {
     int fd;
     struct weir_service *service;
     uint64_t rules[WEIR_STATS_RULES_MAX + 1][WEIR_COUNTERS]; /* as last sent, by rule->stat */
+    uint64_t values[WEIR_VALUE_PLACES][WEIR_COUNTERS];       /* by their place */
     uint64_t loads, bad_loads, calls, errors, shadowed;
     struct weir_text text;
     char datagram[DATAGRAM_LEN];
@@ -35,10 +36,9 @@ static void write_line(struct weir_text *text, const char *prefix, struct weir_s
                        const char *suffix, uint64_t delta)
 {
     weir_text_put(text, weir_str_of(prefix));
-    for (size_t i = 0; i < path.len; i++) { /* what would end a name becomes a part of it */
-        char c = path.ptr[i];
-        weir_text_put_char(text, c == ':' || c == '|' || (unsigned char)c < ' ' ? '_' : c);
-    }
+    size_t begin = weir_text_len(text);
+    weir_text_put(text, path);
+    weir_rules_stats_clean(text->begin + begin, weir_text_len(text) - begin);
     weir_text_put(text, weir_str_of(suffix));
     weir_text_put_char(text, ':');
     weir_text_put_number(text, delta);
@@ -61,13 +61,15 @@ static void put(struct weir_statsd *statsd, const char *prefix, struct weir_str 
     }
 }
 
+static const char *const names[WEIR_COUNTERS] = {
+    [WEIR_COUNTER_TOTAL_HITS] = ".total_hits",   [WEIR_COUNTER_OVER_LIMIT] = ".over_limit",
+    [WEIR_COUNTER_NEAR_LIMIT] = ".near_limit",   [WEIR_COUNTER_WITHIN_LIMIT] = ".within_limit",
+    [WEIR_COUNTER_SHADOW_MODE] = ".shadow_mode", [WEIR_COUNTER_BY_SKETCH] = NULL,
+};
+
+/* Rules whose statistics have values in their names are there under these names only. */
 static void put_rules(struct weir_statsd *statsd, bool is_sent)
 {
-    static const char *const names[WEIR_COUNTERS] = {
-        [WEIR_COUNTER_TOTAL_HITS] = ".total_hits",   [WEIR_COUNTER_OVER_LIMIT] = ".over_limit",
-        [WEIR_COUNTER_NEAR_LIMIT] = ".near_limit",   [WEIR_COUNTER_WITHIN_LIMIT] = ".within_limit",
-        [WEIR_COUNTER_SHADOW_MODE] = ".shadow_mode", [WEIR_COUNTER_BY_SKETCH] = NULL,
-    };
     struct weir *w = weir_service_engine(statsd->service);
     struct weir_published *p = weir_publish_borrow(w);
     uint32_t count = p->rules ? weir_rules_count(p->rules) : 0;
@@ -78,7 +80,7 @@ static void put_rules(struct weir_statsd *statsd, bool is_sent)
         for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
             uint64_t *last = &statsd->rules[rule->stat][c];
             uint64_t now = weir_stats_read(w->table, rule->stat, c);
-            if (is_sent && names[c] != NULL)
+            if (is_sent && names[c] != NULL && !rule->has_value_stats)
                 put(statsd, "ratelimit.service.rate_limit.", rule->info.id, names[c], last, now);
             *last = now;
         }
@@ -86,11 +88,28 @@ static void put_rules(struct weir_statsd *statsd, bool is_sent)
     weir_publish_return(w, p);
 }
 
+static void put_values(struct weir_statsd *statsd)
+{
+    const struct weir_value_stats *values =
+        atomic_load_explicit(&weir_service_engine(statsd->service)->values, memory_order_acquire);
+    for (uint32_t i = 0; i < WEIR_VALUE_PLACES; i++) {
+        const struct weir_value_stat *stat = weir_value_stats_at(values, i);
+        for (enum weir_counter c = 0; stat != NULL && c < WEIR_COUNTERS; c++) {
+            if (names[c] != NULL)
+                put(statsd, "ratelimit.service.rate_limit.",
+                    (struct weir_str){.ptr = stat->name, .len = stat->len}, names[c],
+                    &statsd->values[i][c],
+                    atomic_load_explicit(&stat->counts[c], memory_order_relaxed));
+        }
+    }
+}
+
 static void flush(void *ctx)
 {
     struct weir_statsd *statsd = ctx;
     struct weir_str none = {0};
     put_rules(statsd, true);
+    put_values(statsd);
     put(statsd, "ratelimit.service.config_load_success", none, "", &statsd->loads,
         weir_rules_generation(weir_service_engine(statsd->service)));
     put(statsd, "ratelimit.service.config_load_error", none, "", &statsd->bad_loads,

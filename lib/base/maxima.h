@@ -24,6 +24,8 @@
 #define WEIR_REPORT_MAX 100             /* errors printed of one load; the rest are counted */
 
 #define WEIR_STATS_RULES_MAX 4096 /* rules with counters of their own; the rest share one */
+#define WEIR_VALUE_STATS_MAX 1024 /* names of detailed_metric and value_to_metric in a process */
+#define WEIR_VALUE_NAME_MAX 256   /* bytes of such a name */
 
 #define WEIR_KEY_OVERRIDES_MAX 1024 /* counters of a table with a number of their own */
 

@@ -174,6 +174,7 @@ void weir_close(struct weir *w)
         return;
     WEIR_ASSERT(w->sessions == NULL);
     weir_publish_fini(w);
+    weir_value_stats_free(atomic_load_explicit(&w->values, memory_order_relaxed));
     weir_rules_watch_free(w->watch);
     if (w->table)
         weir_table_close(w->table);

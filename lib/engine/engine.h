@@ -22,6 +22,7 @@
 #include "base/maxima.h"
 #include "engine/http.h"
 #include "engine/throttle.h"
+#include "engine/value_stats.h"
 #include "rules/rules.h"
 #include "rules/watch.h"
 #include "store/local.h"
@@ -52,6 +53,7 @@ struct weir {
 
     _Atomic(struct weir_published *) current;
     _Atomic uint64_t generation;
+    _Atomic(struct weir_value_stats *) values; /* NULL: no rule has ever asked for them */
 
     pthread_mutex_t lock; /* for what follows; see the head of this file */
     struct weir_session *sessions;
@@ -78,6 +80,7 @@ struct weir_item {
     struct weir_charge *charges;
     uint32_t charge_count; /* 0: nothing to decide, the answer is OK */
     uint32_t stat;
+    struct weir_value_stat *value; /* counts too, where the rule wants the request's values named */
     uint64_t hits;
     uint64_t hash;          /* of the entries as they are; 0: not known yet */
     uint64_t closed_for_ns; /* by an operator; 0: not */

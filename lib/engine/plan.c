@@ -171,10 +171,15 @@ static void find_item(struct weir_session *s, const struct weir_domain *domain,
         weir_local_prefetch(s->engine->table, weir_identity_key(item->hash, m->tag));
 }
 
-static void fill_item(struct weir_session *s, struct weir_item *item)
+static void fill_item(struct weir_session *s, const struct weir_domain *domain,
+                      struct weir_item *item)
 {
     const struct weir_rule *rule = item->rule;
     item->stat = rule->stat;
+    if (rule->has_value_stats)
+        item->value =
+            weir_value_stats_find(atomic_load_explicit(&s->engine->values, memory_order_relaxed),
+                                  weir_table_hash_key(s->engine->table), domain, item->descriptor);
     item->unit = (enum weir_unit)rule->unit;
     item->is_unlimited = rule->is_unlimited;
     item->is_shadow = rule->is_shadow;
@@ -274,7 +279,7 @@ void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batc
             charge_override(s, item, plan->domain);
         if (!item->rule)
             continue;
-        fill_item(s, item);
+        fill_item(s, plan->domain, item);
         replaces += item->rule->replaces_count;
     }
     if (replaces > 0)

@@ -28,10 +28,28 @@ static int bind_limits(struct weir *w, const struct weir_rules *rules)
     return 0;
 }
 
+/* Room for names with values, once some rule wants it; stays until the engine goes. */
+static int make_value_stats(struct weir *w, const struct weir_rules *rules)
+{
+    uint32_t count = rules ? weir_rules_count(rules) : 0;
+    struct weir_value_stats *made;
+    bool is_wanted = false;
+    for (uint32_t i = 0; i < count && !is_wanted; i++)
+        is_wanted = weir_rules_at(rules, i)->has_value_stats;
+    if (!is_wanted || atomic_load_explicit(&w->values, memory_order_relaxed))
+        return 0;
+    int err = weir_value_stats_new(&made);
+    if (!err) /* pairs with those who look without asking the rules first */
+        atomic_store_explicit(&w->values, made, memory_order_release);
+    return err;
+}
+
 /* alloc: at publishing, beside deciding sessions and never in one. */
 int weir_publish(struct weir *w, struct weir_rules *take_rules)
 {
     int err = bind_limits(w, take_rules);
+    if (!err)
+        err = make_value_stats(w, take_rules);
     if (err)
         return err;
     uint32_t count = take_rules ? weir_rules_count(take_rules) : 0;

@@ -59,6 +59,8 @@ void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
         if (amounts[c] > 0)
             weir_stats_add(w->table, item->stat, s->number, c, amounts[c]);
     }
+    if (item->value)
+        weir_value_stats_add(item->value, amounts);
 }
 
 static void read_counters(const struct weir_table *table, uint32_t stat,

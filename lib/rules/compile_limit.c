@@ -389,6 +389,13 @@ static void make_info(const struct making *m, struct weir_str id)
     info->algorithm = (enum weir_algorithm)first.algorithm;
 }
 
+static bool has_value_to_metric(const struct weir_rules *rules, uint32_t node)
+{
+    while (node != WEIR_NONE && !rules->nodes[node].has_value_to_metric)
+        node = rules->nodes[node].parent;
+    return node != WEIR_NONE;
+}
+
 void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descriptor *draft,
                        const struct weir_draft_descriptor *cut, uint32_t node, struct weir_str id)
 {
@@ -404,6 +411,8 @@ void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descript
     rule->is_shadow = draft->is_shadow;
     rule->is_quota = draft->is_quota;
     rule->has_detailed_metric = draft->has_detailed_metric;
+    rule->has_value_stats =
+        !rule->is_unlimited && (draft->has_detailed_metric || has_value_to_metric(c->rules, node));
     rule->stats_id = weir_tag_stats(c->domain->name, id);
     rule->limit_count = rule->is_unlimited ? 0 : (uint8_t)counters;
     if (rule->limit_count != 1)

@@ -62,8 +62,9 @@ struct weir_rule {
     bool is_shadow : 1;
     bool is_quota : 1;
     bool has_detailed_metric : 1;
-    uint8_t unit; /* info.unit */
-    union {       /* weir_rule_limits() knows which */
+    bool has_value_stats : 1; /* that, or value_to_metric at some level of its path; and a limit */
+    uint8_t unit;             /* info.unit */
+    union {                   /* weir_rule_limits() knows which */
         struct weir_rule_limit only;
         struct weir_rule_limit *several;
     };
@@ -153,6 +154,9 @@ static inline void weir_rules_settle(struct weir_match *m)
  * of which at most out_len bytes are written; 0: no rule matches. */
 size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_entry *entries,
                             uint32_t entry_count, char *out, size_t out_len);
+/* What would end a name, or be taken for a level of it, becomes '_': ':', '|', control characters,
+ * and the dots of IPv4 addresses. */
+void weir_rules_stats_clean(char *name, size_t len);
 
 /* All rules of the set, in the order of their index. */
 uint32_t weir_rules_count(const struct weir_rules *rules);

@@ -29,6 +29,38 @@ static void add_pair(struct writer *w, struct weir_str key, struct weir_str valu
     add(w, value);
 }
 
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Bytes of the IPv4 address that text begins with; 0: it does not. */
+static size_t ipv4_len(const char *text, size_t len)
+{
+    size_t at = 0;
+    for (int group = 0; group < 4; group++) {
+        size_t digits = 0;
+        if (group > 0 && (at == len || text[at++] != '.'))
+            return 0;
+        while (at < len && is_digit(text[at]) && digits < 4)
+            at++, digits++;
+        if (digits == 0 || digits > 3)
+            return 0;
+    }
+    return at;
+}
+
+void weir_rules_stats_clean(char *name, size_t len)
+{
+    for (size_t at = 0, dots_until = 0; at < len; at++) {
+        if (is_digit(name[at]) && (at == 0 || !is_digit(name[at - 1])) && at >= dots_until)
+            dots_until = at + ipv4_len(name + at, len - at);
+        if (name[at] == ':' || name[at] == '|' || (unsigned char)name[at] < ' ' ||
+            (name[at] == '.' && at < dots_until))
+            name[at] = '_';
+    }
+}
+
 size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_entry *entries,
                             uint32_t entry_count, char *out, size_t out_len)
 {
@@ -57,5 +89,6 @@ size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_
         else
             add(&w, weir_node_text(path[i]));
     }
+    weir_rules_stats_clean(out, w.len < out_len ? w.len : out_len);
     return w.len;
 }

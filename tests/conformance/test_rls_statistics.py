@@ -6,6 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import re
 import socket
+import threading
+import urllib.request
 
 import grpc
 import pytest
@@ -37,26 +39,29 @@ class Heard(dict):
         return {name: self[prefix + name] for name in COUNTERS if prefix + name in self}
 
     def read(self, statsd):
-        with contextlib.suppress(BlockingIOError):
-            while data := statsd.recv(65536):
-                for line in data.decode().splitlines():
-                    name, value = re.fullmatch(r"([^:|]+):(\d+)\|c", line).groups()
-                    self[name] = self.get(name, 0) + int(value)
-        return self
+        """Until an empty datagram."""
+        while data := statsd.recv(65536):
+            for line in data.decode().splitlines():
+                name, value = re.fullmatch(r"([^:|]+):(\d+)\|c", line).groups()
+                self[name] = self.get(name, 0) + int(value)
 
 
 @contextlib.contextmanager
-def listening(tmp_path, flags=(), **more):
+def listening(tmp_path, flags=(), rules=RULES, **more):
     """A service, a client of it, and what StatsD heard: complete once the service has ended."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:
         statsd.bind(("127.0.0.1", 0))
-        statsd.setblocking(False)
         heard = Heard()
-        flags = ["--statsd", f"127.0.0.1:{statsd.getsockname()[1]}", *flags]
-        with Service(tmp_path, RULES, flags, **more) as weir, Client(weir.address("grpc")) as client:
-            client.service = weir
-            yield client, heard
-        heard.read(statsd)
+        reader = threading.Thread(target=heard.read, args=[statsd])
+        reader.start()
+        flags = ["--statsd", f"127.0.0.1:{statsd.getsockname()[1]}", "--statsd-interval", "100ms", *flags]
+        try:
+            with Service(tmp_path, rules, flags, **more) as weir, Client(weir.address("grpc")) as client:
+                client.service = weir
+                yield client, heard
+        finally:
+            statsd.sendto(b"", statsd.getsockname())
+            reader.join()
 
 
 @pytest.mark.parametrize("key, hits, wanted", [
@@ -105,6 +110,69 @@ def test_a_rule_is_named_by_its_path(tmp_path):
     with listening(tmp_path) as (client, heard):
         client.ask("t", [("one", "x")])
     assert heard.of("t.one_x") == {"total_hits": 1, "within_limit": 1, "near_limit": 1}
+
+
+NAMED = """\
+domain: d
+descriptors:
+  - key: route
+    value_to_metric: true
+    descriptors:
+      - key: http_method
+        value_to_metric: true
+        descriptors: [{key: subject_id, rate_limit: {unit: day, requests_per_unit: 5}}]
+  - key: half
+    descriptors: [{key: plain, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}]
+  - {key: all, descriptors: [{key: b, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 1}}]}
+  - {key: leaf, detailed_metric: true, descriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 5}}]}
+  - {key: both, value_to_metric: true, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: wild, value: foo*, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: wildOwn, value: foo*, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: wildDetailed, value: foo*, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: shared, value: foo*, share_threshold: true, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: sharedToo, value: foo*, share_threshold: true, detailed_metric: true,
+     rate_limit: {unit: day, requests_per_unit: 5}}
+"""
+
+
+@pytest.mark.parametrize("entries, name", [                                                                   # 61
+    ([("route", "draw"), ("http_method", "GET"), ("subject_id", "123")], "d.route_draw.http_method_GET.subject_id"),
+    ([("route", ""), ("http_method", "GET"), ("subject_id", "123")], "d.route.http_method_GET.subject_id"),
+    ([("half", "x"), ("plain", "y")], "d.half.plain_y"),
+    ([("all", "x"), ("b", "y")], "d.all_x.b_y"),
+    ([("leaf", "x"), ("b", "y")], "d.leaf.b"),                              # only the last level's flag counts
+    ([("both", "x")], "d.both_x"),
+    ([("wild", "foobar")], "d.wild_foo*"),
+    ([("wildOwn", "foobar")], "d.wildOwn_foobar"),
+    ([("wildDetailed", "foobar")], "d.wildDetailed_foobar"),
+    ([("shared", "foobar")], "d.shared_foo*"),
+    ([("sharedToo", "foobar")], "d.sharedToo_foo*"),
+    ([("both", "10.0.0.1:80|a")], "d.both_10_0_0_1_80_a"),
+])
+def test_names_have_the_values_that_rules_ask_for(tmp_path, entries, name):
+    with listening(tmp_path, rules=NAMED) as (client, heard):
+        client.ask("d", entries, hits_addend=2)
+    rules = {key.rpartition(".")[0].partition("rate_limit.")[2] for key in heard if ".rate_limit." in key}
+    assert rules == {name} and heard.of(name)["total_hits"] == 2
+
+
+def test_names_are_counted_apart(tmp_path):
+    with listening(tmp_path, rules=NAMED) as (client, heard):
+        for value, hits in ("1", 2), ("2", 1), ("1", 1), ("1", 1), ("1", 1):
+            client.ask("d", [("all", "x"), ("b", value)], hits_addend=hits)
+    assert heard.of("d.all_x.b_1") == {"total_hits": 5, "near_limit": 1, "over_limit": 4}
+    assert heard.of("d.all_x.b_2") == {"total_hits": 1, "within_limit": 1, "near_limit": 1}
+
+
+def test_names_are_bounded(tmp_path):
+    with Service(tmp_path, NAMED, listeners=("grpc", "admin")) as weir, Client(weir.address("grpc")) as client:
+        for i in range(1030):
+            client.ask("d", [("all", "x"), ("b", str(i))], hits_addend=i + 1)
+        page = urllib.request.urlopen(f"http://{weir.address('admin')}/metrics?format=ratelimit").read().decode()
+    total = 'ratelimit_service_rate_limit_total_hits{domain="d",key1="all_x",key2="b_'
+    lines = [line for line in page.splitlines() if line.startswith(total)]
+    assert sorted(lines) == sorted(f'{total}{i}"}} {i + 1}' for i in range(1024))
+    assert 'key1="all",key2="b"' not in page                                # not the rule's own name beside them
 
 
 def test_global_shadow_mode_is_counted_by_request(tmp_path):                                                  # 42

@@ -67,6 +67,7 @@ static const char RULES[] =
     "    value: ^a+b$\n"
     "    match: regex\n"
     "    rate_limit: {unit: hour, requests_per_unit: 5}\n"
+    "  - {key: named, detailed_metric: true, rate_limit: {unit: hour, requests_per_unit: 5}}\n"
     "  - key: net\n"
     "    ipv6_prefix: [64, 48]\n"
     "    rate_limit: {unit: hour, requests_per_unit: 5}\n";
@@ -83,6 +84,7 @@ static const char *const ASKED[] = {
     "wild=xxyy",
     "regex=aaab",
     "net=2001:db8::1",
+    "named=a",
     "none=a",
     "fixed=a +0",
     "log=a -1",

@@ -276,7 +276,10 @@ static void statistics_are_named_as_envoyproxy_ratelimit_names_them(void **state
     } cases[] = {{"route=draw m=GET id=7", "d.route_draw.m_GET.id"},
                  {"route= m=GET id=7", "d.route.m_GET.id"},
                  {"det=ab x=1", "d.det_ab.x_1"},
-                 {"sh=ab", "d.sh_a*"}};
+                 {"sh=ab", "d.sh_a*"},
+                 {"det=a:b|c x=10.0.0.1", "d.det_a_b_c.x_10_0_0_1"},
+                 {"det=a1.2.3 x=1.2.3.4567", "d.det_a1.2.3.x_1.2.3.4567"},
+                 {"det=a x=1.22.333.4:80", "d.det_a.x_1_22_333_4_80"}};
     const struct weir_domain *domain = weir_rules_domain(rules, WEIR_STR("d"));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct weir_entry entries[4];
