@@ -111,26 +111,41 @@ struct weir_rule_info {
     enum weir_algorithm algorithm;
 };
 
-#define WEIR_PLACES_MAX 8 /* as many as one rule can have limits */
+#define WEIR_PLACES_MAX 8   /* as many as one rule can have limits */
+#define WEIR_STATUSES_MAX 8 /* of a `count_if` */
 
-/* One concurrency slot, or one place in a leaky bucket's queue.  Not for callers to read: it tells
- * the table all it must know, so a ticket stays good when the rules change, and in every process
- * on the same table. */
+/* Which answers count: statuses, and classes of them (4 is 400 to 499). */
+struct weir_status_set {
+    uint16_t count; /* 0: every answer */
+    uint16_t statuses[WEIR_STATUSES_MAX];
+};
+
+/* One concurrency slot, one place in a leaky bucket's queue, or hits that may not count.  Not for
+ * callers to read: it tells the table all it must know, so a ticket stays good when the rules
+ * change, and in every process on the same table. */
 struct weir_place {
     uint64_t key;
     uint64_t mark; /* the deadline, or the place */
     uint32_t requests;
     uint32_t burst;
     uint32_t window_s;
+    uint32_t buckets;
     uint32_t record;
+    uint32_t lag_ms;
     uint8_t algorithm;
     uint8_t window_class;
+    uint8_t window_shift;
     uint8_t generation;
+    uint8_t round_up; /* no bool: a ticket may come from anywhere */
+    uint8_t refill_interval;
+    struct weir_status_set count_if;
 };
 
-/* What must be handed back to return concurrency slots, or a leaky bucket's last place.  Plain
- * data, which may be moved, but is released once: slots that end together cannot be told apart. */
+/* What must be handed back to return concurrency slots, a leaky bucket's last place, or hits of a
+ * limit that counts some answers only.  Plain data, which may be moved, but is handed back once:
+ * slots that end together cannot be told apart. */
 struct weir_ticket {
+    uint64_t renew_ns; /* 0, or how often weir_renew() keeps its slots */
     uint64_t hits;
     uint32_t count; /* of places; 0: nothing to release */
     struct weir_place places[WEIR_PLACES_MAX];

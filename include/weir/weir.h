@@ -81,9 +81,15 @@ WEIR_API WEIR_MUST_CHECK int weir_check(struct weir_session *s, const struct wei
 WEIR_API void weir_check_many(struct weir_session *s, const struct weir_request *requests, size_t n,
                               uint64_t now_ns, struct weir_decision *outs, int *results);
 
-/* Gives back what a ticket stands for: concurrency slots, or a leaky bucket's last place; the
- * ticket is empty then.  Releasing an empty ticket, or after the deadline, does nothing. */
+/* Gives back what a ticket stands for: concurrency slots, a leaky bucket's last place, hits of a
+ * limit with count_if; the ticket is empty then.  Releasing an empty ticket, or slots after their
+ * deadline, does nothing. */
 WEIR_API void weir_release(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_ns);
+
+/* The same at the end of a request that was answered: slots come back, a place in a queue was used,
+ * and hits are given back unless their limit counts this HTTP status. */
+WEIR_API void weir_settle(struct weir_session *s, struct weir_ticket *ticket, int http_status,
+                          uint64_t now_ns);
 
 /* Moves a concurrency ticket's deadline on, for requests that outlive it.  0, or
  * WEIR_ERR_NOT_FOUND where the slot has expired already. */

@@ -147,7 +147,7 @@ void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
 {
     if (item->charge_count == 0 || item->is_refund)
         return;
-    weir_ticket_write(&out->ticket, item);
+    weir_ticket_write(s, item, &out->ticket);
     weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
 }
 

@@ -5,26 +5,52 @@
 
 _Static_assert(WEIR_PLACES_MAX == WEIR_LIMITS_MAX, "a ticket must hold a place for every limit");
 
-void weir_ticket_write(struct weir_ticket *out, const struct weir_item *item)
+static bool has_places(enum weir_algorithm algorithm)
+{
+    return algorithm == WEIR_CONCURRENCY || algorithm == WEIR_LEAKY_BUCKET;
+}
+
+static void write_place(const struct weir_session *s, const struct weir_charge *c,
+                        struct weir_place *out)
+{
+    const struct weir_limit *limit = c->limit;
+    *out = (struct weir_place){
+        .key = c->key,
+        .mark = c->mark,
+        .requests = limit->requests,
+        .burst = limit->burst,
+        .window_s = limit->window_s,
+        .buckets = limit->buckets,
+        .record = limit->record,
+        .lag_ms = limit->lag_ms,
+        .algorithm = limit->algorithm,
+        .window_class = limit->window_class,
+        .window_shift = limit->window_shift,
+        .generation = limit->generation,
+        .round_up = limit->round_up,
+        .refill_interval = limit->refill_interval,
+    };
+    if (limit->count_if)
+        out->count_if = *weir_rules_count_if(s->mine->rules, limit);
+}
+
+void weir_ticket_write(const struct weir_session *s, const struct weir_item *item,
+                       struct weir_ticket *out)
 {
     out->count = 0;
     for (uint32_t i = 0; i < item->charge_count; i++) {
         const struct weir_charge *c = &item->charges[i];
         /* An approximate limit has no places: its cells are many keys'. */
-        if (!c->is_taken || c->mark == 0 || c->limit->approx)
+        bool can_give = (c->mark != 0 && !c->limit->approx) || (c->limit->count_if && c->hits > 0);
+        if (!c->is_taken || !can_give)
             continue;
+        if (out->count == 0)
+            out->renew_ns = 0;
         out->hits = c->hits;
-        out->places[out->count++] = (struct weir_place){
-            .key = c->key,
-            .mark = c->mark,
-            .requests = c->limit->requests,
-            .burst = c->limit->burst,
-            .window_s = c->limit->window_s,
-            .record = c->limit->record,
-            .algorithm = c->limit->algorithm,
-            .window_class = c->limit->window_class,
-            .generation = c->limit->generation,
-        };
+        if (c->limit->algorithm == WEIR_CONCURRENCY &&
+            (out->renew_ns == 0 || c->limit->window_ns / 2 < out->renew_ns))
+            out->renew_ns = c->limit->window_ns / 2;
+        write_place(s, c, &out->places[out->count++]);
     }
 }
 
@@ -48,26 +74,59 @@ static bool limit_of(const struct weir_place *place, const struct weir_table *ta
         .requests_per_unit = place->requests,
         .burst = place->burst,
         .window_s = place->window_s,
-        .buckets = 1,
+        .buckets = place->buckets,
+        .round_up = place->round_up != 0,
+        .refill_interval = place->refill_interval != 0,
     };
-    bool has_places = spec.algorithm == WEIR_CONCURRENCY || spec.algorithm == WEIR_LEAKY_BUCKET;
-    if (!has_places || place->window_s == 0 || !is_of_table(place, table) ||
+    if (place->algorithm > WEIR_CONCURRENCY || place->window_s == 0 || place->window_shift > 31 ||
+        place->buckets == 0 || place->buckets > WEIR_BUCKETS_MAX || !is_of_table(place, table) ||
         weir_limit_init(out, &spec, why, sizeof(why)))
         return false;
     out->record = place->record;
+    out->lag_ms = place->lag_ms;
     out->window_class = place->window_class;
+    out->window_shift = place->window_shift;
     out->generation = place->generation;
     return true;
 }
 
+static bool counts(const struct weir_status_set *set, int http_status)
+{
+    for (uint32_t i = 0; i < set->count && i < WEIR_STATUSES_MAX; i++)
+        if (set->statuses[i] == http_status || set->statuses[i] == http_status / 100)
+            return true;
+    return false;
+}
+
+static void give_back(struct weir_session *s, const struct weir_ticket *ticket,
+                      const struct weir_place *place, uint64_t now_ns)
+{
+    struct weir_table *table = s->engine->table;
+    struct weir_limit limit;
+    struct weir_verdict unused;
+    if (!limit_of(place, table, &limit))
+        return;
+    if (has_places(limit.algorithm))
+        weir_local_release(table, &limit, place->key, now_ns, ticket->hits, place->mark);
+    else
+        weir_local_give(table, &limit, place->key, now_ns, ticket->hits, &unused);
+}
+
 void weir_release(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < ticket->count && i < WEIR_PLACES_MAX; i++)
+        give_back(s, ticket, &ticket->places[i], now_ns);
+    ticket->count = 0;
+}
+
+void weir_settle(struct weir_session *s, struct weir_ticket *ticket, int http_status,
+                 uint64_t now_ns)
 {
     for (uint32_t i = 0; i < ticket->count && i < WEIR_PLACES_MAX; i++) {
         const struct weir_place *place = &ticket->places[i];
-        struct weir_limit limit;
-        if (limit_of(place, s->engine->table, &limit))
-            weir_local_release(s->engine->table, &limit, place->key, now_ns, ticket->hits,
-                               place->mark);
+        bool is_used = place->algorithm == WEIR_LEAKY_BUCKET;
+        if (!is_used && !counts(&place->count_if, http_status))
+            give_back(s, ticket, place, now_ns);
     }
     ticket->count = 0;
 }

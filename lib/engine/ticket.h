@@ -1,4 +1,4 @@
-/* ticket.h - what was taken and can be handed back: concurrency slots, places in a queue.
+/* ticket.h - what was taken and can be handed back: concurrency slots, places in a queue, hits.
  *
  * A ticket carries the limit's numbers and what the table knows it by, not the limit: rules may be
  * replaced between take and release, and another process may be the one that releases.
@@ -10,7 +10,9 @@
 
 #include "engine/engine.h"
 
-/* The ticket for all charges of the item that were taken and marked; empty where there are none. */
-void weir_ticket_write(struct weir_ticket *out, const struct weir_item *item);
+/* The ticket for all charges of the item that were taken and can be handed back; empty where there
+ * are none. */
+void weir_ticket_write(const struct weir_session *s, const struct weir_item *item,
+                       struct weir_ticket *out);
 
 #endif

@@ -68,6 +68,8 @@ struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *wri
         limit.depth = defaults->depth;
         limit.bloom_bits = defaults->bloom_bits;
     }
+    if (fill & WEIR_HAS_COUNT_IF)
+        limit.count_if = defaults->count_if;
     if (fill & WEIR_HAS_SCOPE)
         limit.is_host_scope = defaults->is_host_scope;
     limit.has |= fill;
@@ -143,7 +145,9 @@ static bool multiply(struct weir_compiler *c, struct weir_mark at, uint32_t numb
 
 static struct weir_limit_spec spec_of(const struct making *m, const struct weir_draft_limit *limit)
 {
-    bool is_one = m->rule->limit_count == 1 && !m->c->domain->is_atomic && !limit->width;
+    /* A refusal is an answer that no count_if counts. */
+    bool is_one = m->rule->limit_count == 1 && !m->c->domain->is_atomic && !limit->width &&
+                  !limit->count_if.count;
     bool counts = limit->has & WEIR_HAS_COUNT_REJECTED ? limit->count_rejected
                                                        : limit->algorithm == WEIR_FIXED_WINDOW;
     uint32_t multiplier = limit->has & WEIR_HAS_MULTIPLIER ? limit->unit_multiplier : 1;
@@ -171,6 +175,32 @@ static void set_approx(struct weir_compiler *c, const struct weir_draft_limit *l
     approx->depth = limit->depth;
     approx->bloom_words = (uint32_t)((limit->bloom_bits + 47) / 48); /* 48 bits a word */
     out->approx = approx;
+}
+
+/* Equal sets are one: most files have one or two. */
+static void set_count_if(struct weir_compiler *c, const struct weir_draft_limit *limit,
+                         struct weir_limit *out)
+{
+    struct weir_rules *rules = c->rules;
+    if (!limit->count_if.count)
+        return;
+    if (!rules->count_ifs)
+        rules->count_ifs =
+            WEIR_ARENA_ARRAY(&rules->arena, WEIR_COUNT_IFS_MAX + 1, struct weir_status_set);
+    if (!rules->count_ifs)
+        return;
+    uint32_t i = 1;
+    while (i <= rules->count_if_count &&
+           memcmp(&rules->count_ifs[i], &limit->count_if, sizeof(limit->count_if)) != 0)
+        i++;
+    if (i > WEIR_COUNT_IFS_MAX) {
+        weir_report_error(c->report, limit->at, "there are at most %d different 'count_if'",
+                          WEIR_COUNT_IFS_MAX);
+        return;
+    }
+    if (i > rules->count_if_count)
+        rules->count_ifs[rules->count_if_count = i] = limit->count_if;
+    out->count_if = (uint8_t)i;
 }
 
 /* One counter: a limit of the list, at one tier, with its own number or an override's. */
@@ -202,6 +232,7 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
     out->limit.record = WEIR_NO_RECORD;
     out->limit.is_host_scope = limit->is_host_scope;
     set_approx(c, limit, &out->limit);
+    set_count_if(c, limit, &out->limit);
     set_prefixes(m, tier, out);
     out->ordinal = (uint8_t)(ordinal * m->tiers + tier);
     out->number = c->rules->numbered_count++;
@@ -258,6 +289,15 @@ static void check_fields(struct weir_compiler *c, const struct weir_draft_limit 
                             limit->requests);
 }
 
+static void check_count_if(struct weir_compiler *c, const struct weir_draft_limit *limit)
+{
+    if (limit->count_if.count && (limit->width || limit->algorithm == WEIR_LEAKY_BUCKET ||
+                                  limit->algorithm == WEIR_CONCURRENCY))
+        weir_report_error(c->report, limit->at,
+                          "'count_if' works with exact windows, logs and token_bucket: "
+                          "here nothing can be given back");
+}
+
 static void check_counting(const struct making *m, const struct weir_draft_limit *limit,
                            uint32_t written)
 {
@@ -266,6 +306,7 @@ static void check_counting(const struct making *m, const struct weir_draft_limit
     const char *why = m->rule->limit_count > 1 ? "several limits are all or nothing"
                       : c->domain->is_atomic   ? "the domain is atomic"
                       : limit->width           ? "counting is approximate"
+                      : limit->count_if.count  ? "'count_if' says what counts"
                                                : NULL;
     if (is_counting && why)
         weir_report_warning(c->report, limit->at, "'count_rejected' does not apply: %s", why);
@@ -302,6 +343,7 @@ static void check_limit(const struct making *m, const struct weir_draft_limit *w
         return;
     check_fields(c, &limit, written->has);
     check_counting(m, &limit, written->has);
+    check_count_if(c, &limit);
     for (const struct weir_draft_limit *l = m->draft->limits; l != written; l = l->next)
         if (l->name.len && weir_str_eq(l->name, written->name))
             weir_report_error(c->report, written->at, "two limits of one rule are named '%.*s'",

@@ -39,6 +39,7 @@ enum weir_limit_field {
     WEIR_HAS_COUNT_REJECTED = 1 << 8,
     WEIR_HAS_COUNTING = 1 << 9,
     WEIR_HAS_SCOPE = 1 << 10,
+    WEIR_HAS_COUNT_IF = 1 << 11,
 };
 
 struct weir_draft_name {
@@ -56,6 +57,7 @@ struct weir_draft_limit {
     uint32_t requests, unit_multiplier, burst, buckets;
     uint32_t width, depth; /* counting: approximate; width 0: exact */
     uint64_t bloom_bits;
+    struct weir_status_set count_if;
     uint8_t algorithm; /* enum weir_algorithm */
     bool is_unlimited;
     bool count_rejected;

@@ -234,6 +234,66 @@ void weir_parse_over_limit(struct weir_parser *p, const struct weir_field *field
     }
 }
 
+/* ---- count_if ---- */
+
+/* 401, or 4xx for all from 400 to 499. */
+static bool parse_status(struct weir_parser *p, const struct weir_yaml *value, uint16_t *out)
+{
+    const char *text = value->text.ptr;
+    uint32_t status;
+    if (value->kind == WEIR_YAML_SCALAR && value->text.len == 3 && text[0] >= '1' &&
+        text[0] <= '5' && text[1] == 'x' && text[2] == 'x') {
+        *out = (uint16_t)(text[0] - '0');
+        return true;
+    }
+    if (!weir_parse_number(p, WEIR_STR("status"), value, 100, 599, &status))
+        return false;
+    *out = (uint16_t)status;
+    return true;
+}
+
+static void parse_statuses(struct weir_parser *p, const struct weir_yaml *value)
+{
+    struct weir_status_set set = {0};
+    bool is_list = value->kind == WEIR_YAML_LIST;
+    for (const struct weir_yaml *i = is_list ? value->first : value; i;
+         i = is_list ? i->next : NULL) {
+        const struct weir_yaml *one = weir_yaml_follow(i);
+        if (set.count == WEIR_STATUSES_MAX) {
+            weir_report_error(p->report, weir_parse_mark(p, one),
+                              "'status' of 'count_if' has at most %d values", WEIR_STATUSES_MAX);
+            return;
+        }
+        if (!parse_status(p, one, &set.statuses[set.count]))
+            return;
+        set.count++;
+    }
+    if (set.count == 0) {
+        weir_report_error(p->report, weir_parse_mark(p, value), "'status' is an empty list");
+        return;
+    }
+    p->limit->count_if = set;
+    p->limit->has |= WEIR_HAS_COUNT_IF;
+}
+
+void weir_parse_count_if(struct weir_parser *p, const struct weir_field *field,
+                         const struct weir_yaml *value)
+{
+    static const char *const words[] = {"status", NULL};
+    if (!weir_parse_is_map(p, field->name, value))
+        return;
+    for (const struct weir_yaml *k = value->first; k; k = k->next->next) {
+        const struct weir_yaml *key = weir_yaml_follow(k);
+        if (which(key, words) == 0)
+            parse_statuses(p, weir_yaml_follow(k->next));
+        else
+            weir_parse_unknown(p, key, words);
+    }
+    if (!value->first)
+        weir_report_error(p->report, weir_parse_mark(p, value),
+                          "'count_if' needs a status, as in {status: [401, 403]}");
+}
+
 /* ---- counting ---- */
 
 /* What counts where nobody says how well: an error of 1 in 10,000 of all hits, 99 times of 100. */

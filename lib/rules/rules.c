@@ -62,3 +62,9 @@ uint32_t weir_rules_limit_number(const struct weir_rules *rules, const struct we
     WEIR_ASSERT(row->number < rules->numbered_count && rules->numbered[row->number] == row);
     return row->number;
 }
+
+const struct weir_status_set *weir_rules_count_if(const struct weir_rules *rules,
+                                                  const struct weir_limit *limit)
+{
+    return limit->count_if ? &rules->count_ifs[limit->count_if] : NULL;
+}

@@ -158,6 +158,10 @@ size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_
  * and the dots of IPv4 addresses. */
 void weir_rules_stats_clean(char *name, size_t len);
 
+/* The answers that a limit counts; NULL: every one. */
+const struct weir_status_set *weir_rules_count_if(const struct weir_rules *rules,
+                                                  const struct weir_limit *limit);
+
 /* All rules of the set, in the order of their index. */
 uint32_t weir_rules_count(const struct weir_rules *rules);
 struct weir_rule *weir_rules_at(const struct weir_rules *rules, uint32_t index);

@@ -128,6 +128,7 @@ struct weir_dict_slot {
 };
 _Static_assert(sizeof(struct weir_dict_slot) == 16, "four slots in a cache line");
 #define WEIR_TAGS_MAX 31
+#define WEIR_COUNT_IFS_MAX 255 /* different ones in a set of rules */
 
 struct weir_dict {
     struct weir_dict_slot *slots;
@@ -169,7 +170,9 @@ struct weir_rules {
     uint32_t node_count, rule_count, limit_count, numbered_count, domain_count;
     uint32_t override_count, map_row_count, id_count, attribute_count;
     uint32_t tag_count;
-    uint64_t tags[WEIR_TAGS_MAX + 1]; /* from 1: what most limits share, so it is near */
+    uint32_t count_if_count;
+    struct weir_status_set *count_ifs; /* from 1, WEIR_COUNT_IFS_MAX of them; NULL: none */
+    uint64_t tags[WEIR_TAGS_MAX + 1];  /* from 1: what most limits share, so it is near */
 };
 
 /* A key of the dictionary: 8 bytes of kind and owner, then the text, so that one hash covers both.

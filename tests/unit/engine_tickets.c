@@ -1,6 +1,7 @@
 /* What was taken can be handed back: concurrency slots and places in a queue.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "algo/limit.h"
 #include "engine_rig.h"
 
 static const char RULES[] =
@@ -19,7 +20,31 @@ static const char RULES[] =
     "    ipv6_prefix: [64, {prefix: 48, times: 2}]\n"
     "    rate_limit: {unit: minute, requests_per_unit: 1, algorithm: concurrency}\n"
     "  - key: window\n"
-    "    rate_limit: {unit: hour, requests_per_unit: 2}\n";
+    "    rate_limit: {unit: hour, requests_per_unit: 2}\n"
+    "  - key: fixed\n"
+    "    rate_limit: {unit: hour, requests_per_unit: 3, count_if: {status: [401, 5xx]}}\n"
+    "  - key: tokens\n"
+    "    rate_limit: {unit: hour, requests_per_unit: 3, algorithm: token_bucket,\n"
+    "                 count_if: {status: [401, 5xx]}}\n"
+    "  - key: interval\n"
+    "    rate_limit: {unit: hour, requests_per_unit: 3, algorithm: token_bucket, refill: "
+    "interval,\n"
+    "                 count_if: {status: [401, 5xx]}}\n"
+    "  - key: log\n"
+    "    rate_limit: {unit: hour, requests_per_unit: 3, algorithm: sliding_window_log,\n"
+    "                 count_if: {status: [401, 5xx]}}\n"
+    "  - key: counter\n"
+    "    rate_limit: {unit: hour, requests_per_unit: 3, algorithm: sliding_window_counter,\n"
+    "                 count_if: {status: [401, 5xx]}}\n"
+    "  - key: sub\n"
+    "    rate_limit: {unit: hour, requests_per_unit: 3, algorithm: sliding_window_counter, "
+    "buckets: 6,\n"
+    "                 count_if: {status: [401, 5xx]}}\n"
+    "  - key: mixed\n"
+    "    rate_limit:\n"
+    "      - {name: c, unit: minute, requests_per_unit: 2, algorithm: concurrency}\n"
+    "      - {name: q, unit: second, requests_per_unit: 1, burst: 3, algorithm: leaky_bucket}\n"
+    "      - {name: h, unit: hour, requests_per_unit: 100, count_if: {status: 403}}\n";
 
 static int open_rules(void **state)
 {
@@ -150,6 +175,49 @@ static void a_forged_ticket_does_no_harm(void **state)
     assert_int_equal(ask_times(r, "t", "slots=x", 3), 2);
 }
 
+static void hits_are_given_back_unless_the_answer_counts(void **state)
+{
+    struct rig *r = *state;
+    static const char *const keys[] = {"fixed=x", "tokens=x",  "interval=x",
+                                       "log=x",   "counter=x", "sub=x"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        static const int statuses[] = {200, 403, 401, 404, 429, 503, 499};
+        for (size_t k = 0; k < sizeof(statuses) / sizeof(statuses[0]); k++) {
+            struct weir_ticket ticket = taken(r, keys[i]);
+            assert_int_equal(ticket.count, 1);
+            assert_int_equal(ticket.renew_ns, 0);
+            weir_settle(r->s, &ticket, statuses[k], r->now_ns);
+            assert_int_equal(ticket.count, 0);
+        }
+        struct weir_ticket last = taken(r, keys[i]); /* 401 and 503 have counted */
+        assert_int_equal(ask_times(r, "t", keys[i], 3), 0);
+        weir_settle(r->s, &last, 200, r->now_ns);
+        assert_int_equal(ask_times(r, "t", keys[i], 3), 1); /* refusals have not */
+    }
+}
+
+static void many_at_once_all_count_until_they_are_answered(void **state)
+{
+    struct rig *r = *state;
+    assert_int_equal(ask_times(r, "t", "fixed=y", 100), 3);
+}
+
+static void settling_returns_slots_and_keeps_places(void **state)
+{
+    struct rig *r = *state;
+    struct weir_ticket a = taken(r, "mixed=x"), b = taken(r, "mixed=x");
+    assert_int_equal(a.count, 3);
+    assert_int_equal(a.renew_ns, 30 * WEIR_NS_PER_S);
+    weir_settle(r->s, &a, 403, r->now_ns);
+    weir_settle(r->s, &b, 200, r->now_ns);
+    struct weir_ticket c = taken(r, "mixed=x");
+    assert_int_equal(r->statuses[0].delay_ns, 2 * WEIR_NS_PER_S); /* two places before it */
+    ask(r, "t", "mixed=x +0");
+    assert_int_equal(ask(r, "t", "mixed=x"), WEIR_CODE_OK); /* the second slot */
+    assert_int_equal(ask(r, "t", "mixed=x"), WEIR_CODE_OVER_LIMIT);
+    weir_release(r->s, &c, r->now_ns);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_rules, close_rules)
@@ -162,6 +230,9 @@ int main(void)
         T(all_tiers_of_a_slot_are_given_back),
         T(a_window_gives_no_ticket_and_an_empty_one_does_nothing),
         T(a_forged_ticket_does_no_harm),
+        T(hits_are_given_back_unless_the_answer_counts),
+        T(many_at_once_all_count_until_they_are_answered),
+        T(settling_returns_slots_and_keeps_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

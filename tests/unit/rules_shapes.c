@@ -141,6 +141,54 @@ static void shapes_are_at_most_64(void **state)
     }
 }
 
+static bool is_user_late(void *ctx, struct weir_str key)
+{
+    (void)ctx;
+    return weir_str_eq(key, WEIR_STR("user"));
+}
+
+static uint32_t count_at(const struct weir_rules *rules, enum weir_stage stage)
+{
+    struct weir_descriptor descriptors[WEIR_SHAPES_MAX];
+    struct weir_entry entries[256];
+    char addresses[8][WEIR_ADDRESS_TEXT_MAX], request[] = "path=/x user=ann remote_address=1.2.3.4";
+    struct weir_shape_room room = {descriptors, entries, addresses, WEIR_SHAPES_MAX, 256, 8};
+    struct weir_http http = {
+        .attribute = look_up, .ctx = request, .is_late = is_user_late, .stage = stage};
+    uint32_t count = 0;
+    bool is_denied;
+    const struct weir_domain *domain = weir_rules_domain(rules, WEIR_STR("d"));
+    assert_int_equal(weir_shapes_describe(domain, &http, &room, &count, &is_denied), 0);
+    return count;
+}
+
+static void what_is_known_late_is_asked_late_and_only_once(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"domain: d\n", "domain: d\natomic: true\n"};
+    for (int is_atomic = 0; is_atomic < 2; is_atomic++) {
+        char text[1024];
+        snprintf(text, sizeof(text),
+                 "%sdescriptors:\n"
+                 "  - {key: remote_address, " LIMIT "}\n"
+                 "  - {key: path, descriptors: [{key: user, " LIMIT "}]}\n"
+                 "  - {key: user, " LIMIT "}\n",
+                 heads[is_atomic]);
+        struct weir_rules *rules = loaded(text);
+        assert_int_equal(count_at(rules, WEIR_STAGE_ALL), 3);
+        assert_int_equal(count_at(rules, WEIR_STAGE_EARLY), is_atomic ? 0 : 1);
+        assert_int_equal(count_at(rules, WEIR_STAGE_LATE), is_atomic ? 3 : 2);
+        weir_rules_free(rules);
+    }
+    struct weir_rules *rules = loaded(
+        HEAD
+        "  - {key: remote_address, rate_limit: {name: a, unit: hour, requests_per_unit: 9}}\n"
+        "  - {key: user, rate_limit: {unit: hour, requests_per_unit: 9, replaces: [{name: a}]}}\n");
+    assert_int_equal(count_at(rules, WEIR_STAGE_EARLY), 0);
+    assert_int_equal(count_at(rules, WEIR_STAGE_LATE), 2);
+    weir_rules_free(rules);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +196,7 @@ int main(void)
         cmocka_unit_test(an_absent_attribute_is_what_the_rule_says),
         cmocka_unit_test(an_ipv6_address_is_counted_by_its_64),
         cmocka_unit_test(shapes_are_at_most_64),
+        cmocka_unit_test(what_is_known_late_is_asked_late_and_only_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,8 +80,8 @@ static void a_wrong_word_gets_a_suggestion(void **state)
 
 static void what_is_not_supported_yet_says_so(void **state)
 {
-    static const char *const fields[] = {"soft",     "elastic", "priority", "schedule",
-                                         "calendar", "ban",     "count_if", "consistency"};
+    static const char *const fields[] = {"soft",     "elastic", "priority",   "schedule",
+                                         "calendar", "ban",     "consistency"};
     char text[256], words[64];
     (void)state;
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
@@ -100,6 +100,26 @@ static void what_is_not_supported_yet_says_so(void **state)
                    "not supported yet");
     assert_quiet("domain: d\ndefaults: {on_store_error: local}\ndescriptors:\n"
                  "  - {key: k, over_limit: {action: drop}, " LIMIT "}\n");
+}
+
+static void count_if_names_statuses_that_can_be_given_back(void **state)
+{
+#define COUNT_IF(what)                                                                             \
+    HEAD "  - {key: k, rate_limit: {unit: day, requests_per_unit: 1, " what "}}\n"
+    (void)state;
+    assert_quiet(COUNT_IF("count_if: {status: [401, 403, 5xx]}"));
+    assert_quiet(COUNT_IF("count_if: {status: 401}, algorithm: token_bucket"));
+    assert_refused(COUNT_IF("count_if: {}"), "needs a status");
+    assert_refused(COUNT_IF("count_if: {status: []}"), "empty list");
+    assert_refused(COUNT_IF("count_if: {status: [99]}"), "status");
+    assert_refused(COUNT_IF("count_if: {status: [6xx]}"), "status");
+    assert_refused(COUNT_IF("count_if: {statuses: [401]}"), "did you mean 'status'?");
+    assert_refused(COUNT_IF("count_if: {status: [401]}, algorithm: leaky_bucket"), "given back");
+    assert_refused(COUNT_IF("count_if: {status: [401]}, algorithm: concurrency"), "given back");
+    assert_refused(COUNT_IF("count_if: {status: [401]}, counting: approximate"), "given back");
+    assert_quiet(COUNT_IF("count_if: {status: [1xx, 2xx, 3xx, 4xx, 5xx, 400, 401, 402]}"));
+    assert_refused(COUNT_IF("count_if: {status: [1xx, 2xx, 3xx, 4xx, 5xx, 400, 401, 402, 403]}"),
+                   "at most 8");
 }
 
 static void all_errors_are_told_at_once_in_order(void **state)
@@ -334,6 +354,7 @@ int main(void)
         cmocka_unit_test(every_error_of_envoyproxy_ratelimit_is_one_here),
         cmocka_unit_test(a_wrong_word_gets_a_suggestion),
         cmocka_unit_test(what_is_not_supported_yet_says_so),
+        cmocka_unit_test(count_if_names_statuses_that_can_be_given_back),
         cmocka_unit_test(all_errors_are_told_at_once_in_order),
         cmocka_unit_test(errors_beyond_the_maximum_are_counted),
         cmocka_unit_test(yaml_1_1_is_read_as_go_reads_it),
