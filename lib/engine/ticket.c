@@ -90,8 +90,11 @@ static bool limit_of(const struct weir_place *place, const struct weir_table *ta
     return true;
 }
 
+/* Who leaves before the answer has not shown that it does not count. */
 static bool counts(const struct weir_status_set *set, int http_status)
 {
+    if (http_status == 0)
+        return set->count > 0;
     for (uint32_t i = 0; i < set->count && i < WEIR_STATUSES_MAX; i++)
         if (set->statuses[i] == http_status || set->statuses[i] == http_status / 100)
             return true;

@@ -1,0 +1,216 @@
+/* How a decision is told: headers on every limited answer, a body for a refusal.
+ *
+ * Headers come from a header filter, behind nginx's own cache and behind add_header and expires:
+ * what nginx stores has none of them.  What a cache on the way may store for others (the answer says how
+ * long it is fresh, and not that it is private) goes without them: they are one client's.  The
+ * upstream's Cache-Control is left alone; a refusal has one of its own.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ngx_http_weir.h"
+
+#define BODY_LEN_MAX 4096
+
+static ngx_http_output_header_filter_pt next_filter;
+
+/* ---- headers ---- */
+
+static ngx_int_t push(ngx_http_request_t *r, ngx_str_t name, ngx_str_t value)
+{
+    ngx_table_elt_t *h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL)
+        return NGX_ERROR;
+    h->hash = 1;
+    h->key = name;
+    h->value = value;
+    h->lowcase_key = NULL;
+#if (nginx_version >= 1023000)
+    h->next = NULL;
+#endif
+    return NGX_OK;
+}
+
+/* Lines as libweir writes them: "Name: value" and CRLF. */
+static ngx_int_t push_lines(ngx_http_request_t *r, ngx_str_t lines)
+{
+    u_char *at = lines.data, *end = lines.data + lines.len;
+    while (at < end) {
+        u_char *colon = ngx_strlchr(at, end, ':');
+        u_char *stop = ngx_strlchr(colon, end, '\r');
+        ngx_str_t name = {.len = (size_t)(colon - at), .data = at};
+        ngx_str_t value = {.len = (size_t)(stop - colon - 2), .data = colon + 2};
+        if (push(r, name, value) != NGX_OK)
+            return NGX_ERROR;
+        at = stop + 2;
+    }
+    return NGX_OK;
+}
+
+static bool is_named(const ngx_table_elt_t *h, const char *name)
+{
+    return h->key.len == ngx_strlen(name) &&
+           ngx_strncasecmp(h->key.data, (u_char *)name, h->key.len) == 0;
+}
+
+/* Headers that only one limiter can send: the upstream's give way to ours. */
+static bool is_ours(const ngx_table_elt_t *h, bool is_refused)
+{
+    if ((h->key.data[0] | 0x20) == 'x')
+        return h->key.len > 12 && ngx_strncasecmp(h->key.data, (u_char *)"x-ratelimit-", 12) == 0;
+    if ((h->key.data[0] | 0x20) == 'r')
+        return is_named(h, "ratelimit") || is_named(h, "ratelimit-policy") ||
+               (is_refused && is_named(h, "retry-after"));
+    return is_refused && is_named(h, "cache-control");
+}
+
+static bool says(const ngx_str_t *value, const char *word)
+{
+    return ngx_strlcasestrn(value->data, value->data + value->len, (u_char *)word,
+                            ngx_strlen(word) - 1) != NULL;
+}
+
+/* What the answer says about shared caches. */
+typedef struct {
+    bool is_fresh;
+    bool is_private;
+} caching_t;
+
+static void look(caching_t *caching, const ngx_table_elt_t *h)
+{
+    if (is_named(h, "expires") && ngx_parse_http_time(h->value.data, h->value.len) > ngx_time())
+        caching->is_fresh = true;
+    if (!is_named(h, "cache-control"))
+        return;
+    caching->is_private |= says(&h->value, "private") || says(&h->value, "no-store") ||
+                           says(&h->value, "no-cache") || says(&h->value, "max-age=0");
+    caching->is_fresh |=
+        says(&h->value, "public") || says(&h->value, "max-age=") || says(&h->value, "s-maxage=");
+}
+
+/* Hides what is not ours to pass on; says whether a shared cache may store the answer. */
+static bool prepare(ngx_http_request_t *r, bool is_refused)
+{
+    caching_t caching = {false, false};
+    for (ngx_list_part_t *part = &r->headers_out.headers.part; part != NULL; part = part->next) {
+        ngx_table_elt_t *headers = part->elts;
+        for (ngx_uint_t i = 0; i < part->nelts; i++) {
+            ngx_table_elt_t *h = &headers[i];
+            if (h->hash == 0 || h->key.len == 0)
+                continue;
+            if (is_ours(h, is_refused))
+                h->hash = 0;
+            else
+                look(&caching, h);
+        }
+    }
+    bool can_cache = (r->method & (NGX_HTTP_GET | NGX_HTTP_HEAD)) != 0;
+    return can_cache && caching.is_fresh && !caching.is_private;
+}
+
+static ngx_int_t filter(ngx_http_request_t *r)
+{
+    ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
+    if (record == NULL || record->is_dry || (record->lines.len == 0 && record->lists.len == 0))
+        return next_filter(r);
+    bool is_refused = record->verdict == NGX_HTTP_WEIR_REJECTED;
+    if (prepare(r, is_refused) && !is_refused)
+        return next_filter(r);
+    if (push_lines(r, record->lines) != NGX_OK)
+        return NGX_ERROR;
+    for (; record != NULL; record = record->before)
+        if (push_lines(r, record->lists) != NGX_OK)
+            return NGX_ERROR;
+    return next_filter(r);
+}
+
+ngx_int_t ngx_http_weir_init_filter(ngx_conf_t *cf)
+{
+    (void)cf;
+    next_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = filter;
+    return NGX_OK;
+}
+
+/* ---- refusals ---- */
+
+static bool has_error_page(ngx_http_request_t *r, ngx_uint_t status)
+{
+    ngx_http_core_loc_conf_t *core = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    ngx_http_err_page_t *pages = core->error_pages != NULL ? core->error_pages->elts : NULL;
+    for (ngx_uint_t i = 0; pages != NULL && i < core->error_pages->nelts; i++)
+        if (pages[i].status == (ngx_int_t)status)
+            return true;
+    return false;
+}
+
+static bool is_grpc(ngx_http_request_t *r)
+{
+    static const u_char grpc[] = "application/grpc";
+    const size_t len = sizeof(grpc) - 1;
+    if (r->headers_in.content_type == NULL)
+        return false;
+    ngx_str_t type = r->headers_in.content_type->value;
+    return type.len >= len && ngx_strncasecmp(type.data, (u_char *)grpc, len) == 0 &&
+           (type.len == len || type.data[len] == '+' || type.data[len] == ';');
+}
+
+/* A call over gRPC ends with a status in its headers, and no body. */
+static ngx_int_t refuse_grpc(ngx_http_request_t *r)
+{
+    static ngx_str_t status = ngx_string("grpc-status"), code = ngx_string("8");
+    static ngx_str_t message = ngx_string("grpc-message"), text = ngx_string("Too many requests");
+    ngx_int_t rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK)
+        return rc;
+    if (push(r, status, code) != NGX_OK || push(r, message, text) != NGX_OK)
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    r->headers_out.status = NGX_HTTP_OK;
+    ngx_str_set(&r->headers_out.content_type, "application/grpc");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_length_n = 0;
+#if (NGX_HTTP_V2)
+    if (r->stream) {
+        r->headers_out.content_length_n = -1;
+        r->header_only = 1;
+    }
+#endif
+    return ngx_http_send_header(r);
+}
+
+static ngx_int_t refuse_with_body(ngx_http_request_t *r, const ngx_http_weir_loc_conf_t *conf,
+                                  const struct weir_decision *decision)
+{
+    char text[BODY_LEN_MAX];
+    struct weir_str type = {.ptr = "text/plain; charset=utf-8", .len = 25};
+    ngx_http_complex_value_t value = {.value = {.len = 0}};
+    enum weir_refusal_body kind =
+        conf->body == NGX_HTTP_WEIR_BODY_PROBLEM ? WEIR_REFUSAL_PROBLEM : WEIR_REFUSAL_PLAIN;
+    if (conf->body == NGX_HTTP_WEIR_BODY_TEXT) {
+        value = *conf->body_text;
+    } else if (conf->body != NGX_HTTP_WEIR_BODY_NONE) {
+        value.value.len =
+            weir_refusal(text, sizeof(text), kind, (int)conf->status, decision, &type);
+        if (value.value.len == 0) /* names that nobody gives: then without them */
+            value.value.len = weir_refusal(text, sizeof(text), WEIR_REFUSAL_PLAIN,
+                                           (int)conf->status, decision, &type);
+        value.value.data = ngx_pnalloc(r->pool, value.value.len);
+        if (value.value.data == NULL)
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        ngx_memcpy(value.value.data, text, value.value.len);
+    }
+    ngx_str_t content_type = {.len = type.len, .data = (u_char *)type.ptr};
+    return ngx_http_send_response(r, conf->status, &content_type, &value);
+}
+
+ngx_int_t ngx_http_weir_refuse(ngx_http_request_t *r, const struct weir_decision *decision)
+{
+    ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+    ngx_int_t rc;
+    if (is_grpc(r))
+        rc = refuse_grpc(r);
+    else if (conf->body == NGX_HTTP_WEIR_BODY_HTML || has_error_page(r, conf->status))
+        return (ngx_int_t)conf->status;
+    else
+        rc = refuse_with_body(r, conf, decision);
+    ngx_http_finalize_request(r, rc);
+    return NGX_DONE;
+}

@@ -1,0 +1,55 @@
+/* The module as nginx knows it: see ngx_http_weir.h.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ngx_http_weir.h"
+
+static ngx_int_t add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler)
+{
+    ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    ngx_http_handler_pt *place = ngx_array_push(&core->phases[phase].handlers);
+    if (place == NULL)
+        return NGX_ERROR;
+    *place = handler;
+    return NGX_OK;
+}
+
+static ngx_int_t postconfiguration(ngx_conf_t *cf)
+{
+    ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
+    if (!main->is_used)
+        return NGX_OK;
+    if (ngx_http_weir_open(cf, main) != NGX_OK ||
+        add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess) != NGX_OK ||
+        add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK)
+        return NGX_ERROR;
+    return ngx_http_weir_init_filter(cf);
+}
+
+static ngx_http_module_t context = {
+    ngx_http_weir_add_variables, /* preconfiguration */
+    postconfiguration,
+
+    ngx_http_weir_create_main_conf,
+    ngx_http_weir_init_main_conf,
+
+    NULL, /* create server configuration */
+    NULL, /* merge server configuration */
+
+    ngx_http_weir_create_loc_conf,
+    ngx_http_weir_merge_loc_conf,
+};
+
+ngx_module_t ngx_http_weir_module = {
+    NGX_MODULE_V1,
+    &context,
+    ngx_http_weir_commands,
+    NGX_HTTP_MODULE,
+    NULL, /* init master */
+    NULL, /* init module */
+    ngx_http_weir_init_process,
+    NULL, /* init thread */
+    NULL, /* exit thread */
+    ngx_http_weir_exit_process,
+    NULL, /* exit master */
+    NGX_MODULE_V1_PADDING,
+};

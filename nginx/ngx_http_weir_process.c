@@ -1,0 +1,241 @@
+/* The engine's life: opened with the configuration, used by workers, fed new rules.
+ *
+ * The master maps the table while it reads the configuration, before it forks: workers run as
+ * another user, who may not open it.  What is wrong with rules or table is then an error of the
+ * configuration, and a reload with bad rules changes nothing.  Each worker opens a session of its
+ * own, and watches the rules by itself; compiling them is the thread pool's work.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ngx_http_weir.h"
+
+#define WATCH_MS 2000 /* where the rules cannot say when to look again */
+
+/* Watching, in one worker. */
+typedef struct {
+    struct weir *engine;
+    ngx_connection_t *connection; /* inotify's; NULL: there is none */
+    ngx_event_t timer;
+    int timeout_ms;
+    unsigned is_stepping : 1;
+    unsigned has_more : 1; /* events came while it was stepping */
+#if (NGX_THREADS)
+    ngx_thread_pool_t *pool;
+    ngx_thread_task_t *task;
+#endif
+} watch_t;
+
+static watch_t *watch; /* this worker's */
+
+/* ---- open and close ---- */
+
+static void say(void *ctx, enum weir_level level, const char *line)
+{
+    ngx_http_weir_main_conf_t *main = ctx;
+    ngx_uint_t error = main->worker != NULL ? NGX_LOG_ERR : NGX_LOG_EMERG;
+    ngx_uint_t to = level == WEIR_LEVEL_ERROR     ? error
+                    : level == WEIR_LEVEL_WARNING ? NGX_LOG_WARN
+                                                  : NGX_LOG_NOTICE;
+    ngx_log_error(to, main->log, 0, "weir: %s", line);
+}
+
+static void stop_watching(void)
+{
+    ngx_connection_t *c = watch->connection;
+    watch->connection = NULL;
+    if (watch->timer.timer_set)
+        ngx_del_timer(&watch->timer);
+    if (c == NULL)
+        return;
+    if (c->read->active)
+        ngx_del_event(c->read, NGX_READ_EVENT, 0);
+    ngx_free_connection(c);
+    c->fd = (ngx_socket_t)-1; /* the engine's, which closes it */
+}
+
+static void close_engine(void *data)
+{
+    ngx_http_weir_main_conf_t *main = data;
+    if (watch != NULL && watch->engine == main->engine) {
+        stop_watching();
+        watch = NULL;
+    }
+    if (main->worker != NULL)
+        weir_session_close(main->worker->session);
+    main->worker = NULL;
+    weir_close(main->engine);
+    main->engine = NULL;
+}
+
+static ngx_int_t add_threads(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
+{
+#if (NGX_THREADS)
+    if (main->threads.len == 0) {
+        ngx_str_set(&main->threads, "default"); /* two statements */
+    }
+    return ngx_thread_pool_add(cf, &main->threads) != NULL ? NGX_OK : NGX_ERROR;
+#else
+    (void)main;
+    ngx_conf_log_error(NGX_LOG_NOTICE, cf, 0,
+                       "nginx was built without threads: new rules are compiled between requests");
+    return NGX_OK;
+#endif
+}
+
+ngx_int_t ngx_http_weir_open(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
+{
+    struct weir_options options = {
+        .rules_path = (const char *)main->rules.data,
+        .table_path = (const char *)main->table.data,
+        .table_bytes = main->table_size,
+        .log = say,
+        .log_ctx = main,
+    };
+    if (ngx_process == NGX_PROCESS_SIGNALLER)
+        return NGX_OK; /* nginx -s: decides nothing */
+    if (main->rules.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"weir_limit\" needs \"weir_rules\"");
+        return NGX_ERROR;
+    }
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cleanup == NULL || add_threads(cf, main) != NGX_OK)
+        return NGX_ERROR;
+    main->log = cf->log;
+    int err = weir_open(&main->engine, &options);
+    if (err) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "weir cannot be opened: %s", weir_strerror(err));
+        return NGX_ERROR;
+    }
+    cleanup->handler = close_engine;
+    cleanup->data = main;
+    return NGX_OK;
+}
+
+ngx_http_weir_worker_t *ngx_http_weir_worker(ngx_http_weir_main_conf_t *main)
+{
+    ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
+    if (main->worker != NULL)
+        return main->worker;
+    ngx_http_weir_worker_t *worker = ngx_pcalloc(ngx_cycle->pool, sizeof(*worker));
+    ngx_uint_t workers = core->worker_processes > 0 ? (ngx_uint_t)core->worker_processes : 1;
+    if (worker == NULL || weir_session_open(&worker->session, main->engine) != 0)
+        return NULL;
+    worker->held_max = (main->queue_max + workers - 1) / workers;
+    main->log = ngx_cycle->log;
+    main->worker = worker;
+    return worker;
+}
+
+/* ---- new rules ---- */
+
+static void step(void *data, ngx_log_t *log)
+{
+    watch_t *w = *(watch_t **)data;
+    (void)log;
+    if (weir_watch_step(w->engine, &w->timeout_ms) < 0 && w->timeout_ms <= 0)
+        w->timeout_ms = WATCH_MS; /* the engine has said what is wrong, and the old rules stay */
+}
+
+static void begin_step(watch_t *w);
+
+static void end_step(ngx_event_t *ev)
+{
+    watch_t *w = ev->data;
+    w->is_stepping = 0;
+    if (ngx_exiting || ngx_terminate || ngx_quit)
+        return;
+    if (w->has_more)
+        begin_step(w);
+    else
+        ngx_add_timer(&w->timer, (ngx_msec_t)(w->timeout_ms > 0 ? w->timeout_ms : 1));
+}
+
+static void begin_step(watch_t *w)
+{
+    w->has_more = w->is_stepping;
+    if (w->is_stepping)
+        return;
+    w->is_stepping = 1;
+    if (w->timer.timer_set)
+        ngx_del_timer(&w->timer);
+#if (NGX_THREADS)
+    if (ngx_thread_task_post(w->pool, w->task) == NGX_OK)
+        return;
+#endif
+    ngx_event_t done = {.data = w};
+    step(&w, ngx_cycle->log);
+    end_step(&done);
+}
+
+static void on_timer(ngx_event_t *ev)
+{
+    begin_step(ev->data);
+}
+
+static void on_change(ngx_event_t *ev)
+{
+    ngx_connection_t *c = ev->data;
+    begin_step(c->data);
+}
+
+/* inotify's descriptor as a connection of nginx's; without it the timer does. */
+static void listen_for_changes(watch_t *w, ngx_cycle_t *cycle)
+{
+    int fd = weir_watch_fd(w->engine);
+    ngx_connection_t *c = fd >= 0 ? ngx_get_connection(fd, cycle->log) : NULL;
+    if (c == NULL)
+        return;
+    c->data = w;
+    c->read->handler = on_change;
+    c->read->log = cycle->log;
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+        ngx_free_connection(c);
+        return;
+    }
+    w->connection = c;
+}
+
+static ngx_int_t watch_rules(ngx_http_weir_main_conf_t *main, ngx_cycle_t *cycle)
+{
+    watch = ngx_pcalloc(cycle->pool, sizeof(*watch));
+    if (watch == NULL)
+        return NGX_ERROR;
+    watch->engine = main->engine;
+    watch->timer.handler = on_timer;
+    watch->timer.data = watch;
+    watch->timer.log = cycle->log;
+    watch->timer.cancelable = 1;
+#if (NGX_THREADS)
+    watch->pool = ngx_thread_pool_get(cycle, &main->threads);
+    watch->task = ngx_thread_task_alloc(cycle->pool, sizeof(watch_t *));
+    if (watch->pool == NULL || watch->task == NULL)
+        return NGX_ERROR;
+    *(watch_t **)watch->task->ctx = watch;
+    watch->task->handler = step;
+    watch->task->event.handler = end_step;
+    watch->task->event.data = watch;
+#endif
+    listen_for_changes(watch, cycle);
+    ngx_add_timer(&watch->timer, WATCH_MS);
+    return NGX_OK;
+}
+
+/* ---- workers ---- */
+
+ngx_int_t ngx_http_weir_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_weir_main_conf_t *main =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    bool is_worker = ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE;
+    if (main == NULL || main->engine == NULL || !is_worker)
+        return NGX_OK;
+    if (ngx_http_weir_worker(main) == NULL)
+        return NGX_ERROR;
+    return watch_rules(main, cycle);
+}
+
+void ngx_http_weir_exit_process(ngx_cycle_t *cycle)
+{
+    (void)cycle;
+    if (watch != NULL)
+        stop_watching(); /* nginx would wonder whose connection it is */
+}

@@ -1,0 +1,279 @@
+"""How the tests of the nginx module run nginx: a real one, on loopback, in a folder of its own, its workers as another
+user where we are root.  At the end of every test its error log has no line that is worse than an error.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import contextlib
+import http.client
+import http.server
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from weir_cli import ROOT
+
+BUILD = pathlib.Path(os.environ.get("WEIR_BUILD") or ROOT / "build")
+MODULE = BUILD / "nginx/ngx_http_weir_module.so"
+NGINX = "/usr/sbin/nginx"  # absolute: an upgrade starts it again by this name
+PATIENCE_S = 30
+SCALE = float(os.environ.get("WEIR_TEST_SCALE") or 1)
+
+RULES = """\
+domain: api
+descriptors:
+  - key: remote_address
+    rate_limit: {name: per_address, unit: day, requests_per_unit: 3}
+"""
+
+CONF = """\
+load_module {module};
+{user}
+{main}
+daemon off;
+worker_processes {workers};
+pid {folder}/pid;
+error_log {folder}/error.log info;
+events {{ worker_connections 2048; }}
+http {{
+    log_format weir '$status|$weir_status|$weir_rule|$weir_limit|$weir_remaining|$weir_retry_after|$weir_delay|$uri';
+    access_log {folder}/access.log weir;
+    client_body_temp_path {folder}/t1;
+    proxy_temp_path {folder}/t2;
+    fastcgi_temp_path {folder}/t3;
+    uwsgi_temp_path {folder}/t4;
+    scgi_temp_path {folder}/t5;
+    default_type text/plain;
+    {engine}
+    {http}
+    {servers}
+}}
+"""
+
+SERVER = """\
+    server {{
+        listen 127.0.0.1:{port}{listen};
+        root {folder}/html;
+        {server}
+        location / {{
+            weir_limit on;
+            {location}
+        }}
+    }}
+"""
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Answer:
+    def __init__(self, response):
+        self.status, self.body = response.status, response.read()
+        self.pairs = response.getheaders()
+        self.headers = dict(self.pairs)
+
+
+class Nginx:
+    """nginx with the module.  location, server, http, main: lines for the places of these names; servers: instead of
+    the one server that there would be.  {port} and {folder} in them are filled in."""
+
+    def __init__(self, rules=RULES, *, location="", server="", http="", main="", listen="", servers=None, workers=2,
+                 table=None, table_size="8m", files=None, starts=True):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
+        self.folder.chmod(0o755)
+        self.port = free_port()
+        (self.folder / "html").mkdir()
+        self.write("html/index.html", "hello\n")
+        for name, text in {"rules.yaml": rules or RULES, **(files or {})}.items():
+            self.write(name, text)
+        self.table = table or self.folder / "table"
+        self.fill = dict(folder=self.folder, port=self.port)
+        servers = SERVER.format(listen=listen, server=server, location=location, **self.fill) \
+            if servers is None else servers
+        self.parts = dict(
+            module=MODULE, user="user www-data;" if os.getuid() == 0 else "", main=main, workers=workers, http=http,
+            engine=f"weir_table {self.table} size={table_size}; weir_rules {self.folder}/rules.yaml;" if rules else "",
+            servers=servers, **self.fill)
+        self.configure()
+        self.process = None
+        if starts:
+            self.start()
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".new")
+        beside.write_text(text)
+        beside.chmod(0o644)
+        beside.rename(path)
+        return path
+
+    def configure(self, **changes):
+        self.parts.update(changes)
+        text = CONF.format(**self.parts)
+        for name, value in self.fill.items():
+            text = text.replace("{" + name + "}", str(value))
+        self.write("nginx.conf", text)
+
+    def command(self, *more):
+        return [NGINX, "-p", f"{self.folder}/", "-c", f"{self.folder}/nginx.conf", *more]
+
+    def test(self):
+        """What `nginx -t` says: (whether it is good, its words)."""
+        done = subprocess.run(self.command("-t"), capture_output=True, text=True, timeout=PATIENCE_S)
+        return done.returncode == 0, done.stderr
+
+    def start(self):
+        self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        wait_for(lambda: self.process.poll() is not None or can_connect(self.port), "nginx listens")
+        assert self.process.poll() is None, self.process.stderr.read().decode() + self.log()
+
+    def log(self):
+        path = self.folder / "error.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def access(self):
+        """The access log: a dictionary for each request."""
+        names = "status verdict rule limit remaining retry_after delay uri".split()
+        return [dict(zip(names, line.split("|"))) for line in (self.folder / "access.log").read_text().splitlines()]
+
+    def wait_for_access(self, count):
+        wait_for(lambda: len(self.access()) >= count, f"{count} lines in the access log")
+        return self.access()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def master(self):
+        return int((self.folder / "pid").read_text())
+
+    def workers(self, master=None):
+        done = subprocess.run(["pgrep", "-P", str(master or self.process.pid)], capture_output=True, text=True)
+        return [int(pid) for pid in done.stdout.split()]
+
+    def reload(self):
+        before = set(self.workers())
+        self.signal(signal.SIGHUP)
+        wait_for(lambda: set(self.workers()) - before, "new workers")
+
+    def ask(self, path="/", method="GET", body=None, source=None, **headers):
+        """One request on a connection of its own.  X_Forwarded_For="1.2.3.4" is a header."""
+        with contextlib.closing(self.connect(source)) as connection:
+            return request(connection, path, method, body, **headers)
+
+    def statuses(self, count, path="/", **more):
+        return [self.ask(path, **more).status for _ in range(count)]
+
+    def connect(self, source=None):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S,
+                                          source_address=(source, 0) if source else None)
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.signal(signal.SIGQUIT)
+            try:
+                self.process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+
+    def bad_lines(self):
+        return [line for line in self.log().splitlines() if re.search(r"\[(alert|crit|emerg)\]", line)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            self.stop()
+            if kind is None:
+                assert self.bad_lines() == []
+                assert not self.process or self.process.returncode == 0
+        finally:
+            if self.process:
+                self.process.stderr.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def request(connection, path="/", method="GET", body=None, **headers):
+    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    return Answer(connection.getresponse())
+
+
+def wait_for(is_true, what):
+    end = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"
+        time.sleep(0.01)
+
+
+def can_connect(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+def wrk(port, *flags, path="/"):
+    """{status class or "requests": count} of wrk's report."""
+    done = subprocess.run(["wrk", *map(str, flags), f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True,
+                          timeout=120, check=True)
+    found = re.search(r"(\d+) requests in", done.stdout)
+    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)
+    lost = re.search(r"Socket errors: (.*)", done.stdout)
+    return dict(requests=int(found[1]), refused=int(bad[1]) if bad else 0, lost=lost[1] if lost else None)
+
+
+class App:
+    """An upstream.  answer(handler) -> (status, headers, body); `seen` has (path, monotonic ns) of every request."""
+
+    def __init__(self, answer=lambda handler: (200, {}, b"app\n")):
+        app = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self):
+                app.seen.append((self.path, time.monotonic_ns()))
+                self.content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status, headers, body = answer(self)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_HEAD = do_PUT = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            request_queue_size = 512
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                pass  # nginx left: what the test is about
+
+        self.seen = []
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
