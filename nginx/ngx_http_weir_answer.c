@@ -1,9 +1,9 @@
 /* How a decision is told: headers on every limited answer, a body for a refusal.
  *
  * Headers come from a header filter, behind nginx's own cache and behind add_header and expires:
- * what nginx stores has none of them.  What a cache on the way may store for others (the answer says how
- * long it is fresh, and not that it is private) goes without them: they are one client's.  The
- * upstream's Cache-Control is left alone; a refusal has one of its own.
+ * what nginx stores has none of them.  What a cache on the way may store for others (the answer
+ * says how long it is fresh, and not that it is private) goes without them: they are one client's.
+ * The upstream's Cache-Control is left alone; a refusal has one of its own.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_http_weir.h"

@@ -1,8 +1,8 @@
 /* A leaky bucket's queue: requests wait for their turn, each on a timer.
  *
  * The turn is libweir's to say; each request has an instant of its own, later for who came later,
- * so timers keep the order.  An instant is rounded up to nginx's millisecond, and looked at again on
- * libweir's clock: nobody goes early.
+ * so timers keep the order.  An instant is rounded up to nginx's millisecond, and looked at again
+ * on libweir's clock: nobody goes early.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_http_weir.h"

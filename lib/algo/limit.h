@@ -65,7 +65,7 @@ struct weir_limit {
     uint8_t window_class; /* the number that the table gave to this window length */
     uint8_t window_shift; /* interval refill: the class is W << this, at least empty to full */
     uint8_t generation;   /* of the rate, so that a changed rate rescales what is used */
-    uint8_t count_if; /* which answers count: a number of the set's (rules.h); 0: every one */
+    uint8_t count_if;     /* which answers count: a number of the set's (rules.h); 0: every one */
     uint32_t variant; /* tells apart limits of one tag: overrides by value, prefix tiers; 0: none */
     uint32_t lag_ms;  /* buckets: how old a reading of the clock may be when it is used */
     uint32_t record;  /* the table's record of this limit, or WEIR_NO_RECORD */

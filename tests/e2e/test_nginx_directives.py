@@ -36,7 +36,7 @@ def test_weir_limit_limits_by_the_rules_and_tells_it():
 
 
 def test_weir_limit_off_limits_nothing():
-    with Nginx(server="location /free { weir_limit off; }", files={"html/free/index.html": "free\n"}) as nginx:
+    with Nginx(server="location /free { weir_limit off; }", files={"html/free/index.html": "free\n"}, workers=1) as nginx:
         assert nginx.statuses(4) == [200, 200, 200, 429]
         answer = nginx.ask("/free/")
         assert answer.status == 200 and "X-Ratelimit-Limit" not in answer.headers
@@ -238,7 +238,7 @@ def test_bodies():
 
 
 def test_a_dry_run_counts_and_refuses_nothing():
-    with Nginx(location="weir_dry_run on;") as nginx:
+    with Nginx(location="weir_dry_run on;", workers=1) as nginx:
         answers = [nginx.ask() for _ in range(5)]
         assert {a.status for a in answers} == {200}
         assert not any("X-Ratelimit-Limit" in a.headers for a in answers)
@@ -246,7 +246,7 @@ def test_a_dry_run_counts_and_refuses_nothing():
 
 
 def test_variables():
-    with Nginx() as nginx:
+    with Nginx(workers=1) as nginx:
         nginx.statuses(4)
         lines = nginx.wait_for_access(4)
         assert [line["verdict"] for line in lines] == ["PASSED"] * 3 + ["REJECTED"]
