@@ -2,26 +2,30 @@
 #include "proto/rls_json.h"
 
 #include "base/str.h"
+#include "proto/json_read.h"
 #include "proto/rls_metadata.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* One field of a message: both its names, and who reads it. */
+#define REAL_LEN_MAX 63 /* of a number with a point or an exponent */
+
+/* A request that is being read. */
 struct reading {
+    struct weir_json in;
     struct weir_rls_json *json;
-    struct weir_descriptor *descriptor; /* being read */
+    struct weir_descriptor *descriptor;
     struct weir_override *override;
     struct weir_entry *entry;
     char *why;
     size_t why_len;
 };
 
+/* One field of a message: both its names, and who reads it. */
 struct field {
-    const char *name, *other_name;
-    int (*read)(struct reading *r, const json_t *value);
+    struct weir_str name, other_name;
+    int (*read)(struct reading *r);
 };
 
 __attribute__((format(printf, 3, 4))) static int refuse(struct reading *r, int err,
@@ -34,54 +38,84 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct reading *r, int e
     return err;
 }
 
-/* Reads an object by the table of its fields. */
-static int read_message(struct reading *r, const json_t *value, const char *what,
-                        const struct field *fields, size_t field_count)
+static int refuse_text(struct reading *r)
+{
+    return refuse(r, WEIR_ERR_INVALID, "not JSON: %s",
+                  r->in.fault ? r->in.fault : "a value is missing");
+}
+
+/* 0 where a value of this kind comes next. */
+static int expect(struct reading *r, enum weir_json_kind kind, const char *what, const char *is)
+{
+    enum weir_json_kind found = weir_json_kind(&r->in);
+    if (found == kind)
+        return 0;
+    if (found == WEIR_JSON_NONE)
+        return refuse_text(r);
+    return refuse(r, WEIR_ERR_INVALID, "%s must be %s", what, is);
+}
+
+/* One member of an object, by the table of its fields; seen has a bit for each that came before. */
+static int read_member(struct reading *r, const char *what, const struct field *fields,
+                       size_t field_count, uint32_t *seen)
+{
+    struct weir_str name;
+    size_t i = 0;
+    if (!weir_json_name(&r->in, &name))
+        return refuse_text(r);
+    while (i < field_count && !weir_str_eq(name, fields[i].name) &&
+           !weir_str_eq(name, fields[i].other_name))
+        i++;
+    if (i == field_count)
+        return refuse(r, WEIR_ERR_INVALID, "%s has no field '%.*s'", what,
+                      (int)(name.len < 40 ? name.len : 40), name.ptr);
+    if (*seen & 1u << i)
+        return refuse(r, WEIR_ERR_INVALID, "%s has '%s' twice", what, fields[i].name.ptr);
+    *seen |= 1u << i;
+    if (weir_json_kind(&r->in) != WEIR_JSON_NULL)
+        return fields[i].read(r);
+    return weir_json_word(&r->in) ? 0 : refuse_text(r);
+}
+
+static int read_message(struct reading *r, const char *what, const struct field *fields,
+                        size_t field_count)
 {
     uint32_t seen = 0;
-    const char *name;
-    json_t *member;
-    if (!json_is_object(value))
-        return refuse(r, WEIR_ERR_INVALID, "%s must be an object", what);
-    /* The macro is libjansson's, and its cast drops const. */
-    json_t *object = (json_t *)(uintptr_t)value;
-    json_object_foreach(object, name, member)
-    {
-        size_t i = 0;
-        while (i < field_count && strcmp(name, fields[i].name) != 0 &&
-               strcmp(name, fields[i].other_name) != 0)
-            i++;
-        if (i == field_count)
-            return refuse(r, WEIR_ERR_INVALID, "%s has no field '%.40s'", what, name);
-        if (seen & 1u << i)
-            return refuse(r, WEIR_ERR_INVALID, "%s has '%s' twice", what, fields[i].name);
-        seen |= 1u << i;
-        int err = json_is_null(member) ? 0 : fields[i].read(r, member);
+    int err = expect(r, WEIR_JSON_OBJECT, what, "an object");
+    if (err)
+        return err;
+    for (bool more = weir_json_open(&r->in, '{'); more; more = weir_json_more(&r->in, '}')) {
+        err = read_member(r, what, fields, field_count, &seen);
         if (err)
             return err;
     }
-    return 0;
+    return r->in.fault ? refuse_text(r) : 0;
 }
 
-#define READ_MESSAGE(r, value, what, fields)                                                       \
-    read_message((r), (value), (what), (fields), sizeof(fields) / sizeof((fields)[0]))
+#define READ_MESSAGE(r, what, fields)                                                              \
+    read_message((r), (what), (fields), sizeof(fields) / sizeof((fields)[0]))
+#define FIELD(name, other_name, read)                                                              \
+    {                                                                                              \
+        {(name), sizeof(name) - 1}, {(other_name), sizeof(other_name) - 1}, (read)                 \
+    }
 
 /* ---- plain values ---- */
 
-static int read_string(struct reading *r, const json_t *value, const char *name, size_t len_max,
-                       struct weir_str *out)
+static int read_string(struct reading *r, const char *name, size_t len_max, struct weir_str *out)
 {
-    if (!json_is_string(value))
-        return refuse(r, WEIR_ERR_INVALID, "%s must be a string", name);
-    if (json_string_length(value) > len_max)
+    int err = expect(r, WEIR_JSON_STRING, name, "a string");
+    if (err)
+        return err;
+    if (!weir_json_string(&r->in, out))
+        return refuse_text(r);
+    if (out->len > len_max)
         return refuse(r, WEIR_ERR_TOO_LARGE, "%s has %zu bytes; at most %zu are allowed", name,
-                      json_string_length(value), len_max);
-    *out = (struct weir_str){.ptr = json_string_value(value), .len = json_string_length(value)};
+                      out->len, len_max);
     return 0;
 }
 
 /* Digits only.  False: no such number. */
-static bool number_of_text(struct weir_str text, uint64_t *out)
+static bool number_of_digits(struct weir_str text, uint64_t *out)
 {
     uint64_t number = 0;
     for (size_t i = 0; i < text.len; i++) {
@@ -94,30 +128,32 @@ static bool number_of_text(struct weir_str text, uint64_t *out)
     return text.len > 0;
 }
 
-static bool number_of(const json_t *value, uint64_t *out)
+/* 1.0 and 1e3 are whole numbers to protojson. */
+static bool number_of_real(struct weir_str text, uint64_t *out)
 {
-    if (json_is_string(value))
-        return number_of_text(
-            (struct weir_str){.ptr = json_string_value(value), .len = json_string_length(value)},
-            out);
-    if (json_is_integer(value) && json_integer_value(value) >= 0) {
-        *out = (uint64_t)json_integer_value(value);
-        return true;
-    }
-    if (json_is_real(value)) { /* 1.0 and 1e3 are whole numbers to protojson */
-        double real = json_real_value(value);
-        bool is_whole = real >= 0 && real <= 9007199254740992.0 && real == (double)(uint64_t)real;
-        *out = is_whole ? (uint64_t)real : *out;
-        return is_whole;
-    }
-    return false;
+    char copy[REAL_LEN_MAX + 1];
+    if (text.len > REAL_LEN_MAX)
+        return false;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    double real = strtod(copy, NULL);
+    if (!(real >= 0 && real <= 9007199254740992.0) || real != (double)(uint64_t)real)
+        return false;
+    *out = (uint64_t)real;
+    return true;
 }
 
-static int read_number(struct reading *r, const json_t *value, const char *name, uint64_t most,
-                       uint64_t *out)
+static int read_number(struct reading *r, const char *name, uint64_t most, uint64_t *out)
 {
+    struct weir_str text = {.ptr = NULL};
     uint64_t number = 0;
-    if (!number_of(value, &number) || number > most)
+    enum weir_json_kind kind = weir_json_kind(&r->in);
+    if ((kind == WEIR_JSON_STRING && !weir_json_string(&r->in, &text)) ||
+        (kind == WEIR_JSON_NUMBER && !weir_json_number(&r->in, &text)) || kind == WEIR_JSON_NONE)
+        return refuse_text(r);
+    bool is_good = number_of_digits(text, &number) ||
+                   (kind == WEIR_JSON_NUMBER && number_of_real(text, &number));
+    if (!is_good || number > most)
         return refuse(r, WEIR_ERR_INVALID, "%s must be a whole number from 0 to %llu", name,
                       (unsigned long long)most);
     *out = number;
@@ -126,35 +162,34 @@ static int read_number(struct reading *r, const json_t *value, const char *name,
 
 /* ---- entries ---- */
 
-static int read_key(struct reading *r, const json_t *value)
+static int read_key(struct reading *r)
 {
-    return read_string(r, value, "a key", WEIR_KEY_LEN_MAX, &r->entry->key);
+    return read_string(r, "a key", WEIR_KEY_LEN_MAX, &r->entry->key);
 }
 
-static int read_value(struct reading *r, const json_t *value)
+static int read_value(struct reading *r)
 {
-    return read_string(r, value, "a value", WEIR_VALUE_LEN_MAX, &r->entry->value);
+    return read_string(r, "a value", WEIR_VALUE_LEN_MAX, &r->entry->value);
 }
 
-static int read_entries(struct reading *r, const json_t *list)
+static int read_entries(struct reading *r)
 {
-    static const struct field fields[] = {{"key", "key", read_key}, {"value", "value", read_value}};
-    if (!json_is_array(list))
-        return refuse(r, WEIR_ERR_INVALID, "entries must be a list");
-    size_t count = json_array_size(list);
-    if (count > WEIR_ENTRIES_MAX)
-        return refuse(r, WEIR_ERR_TOO_LARGE, "%zu entries; at most %d are allowed", count,
-                      WEIR_ENTRIES_MAX);
+    static const struct field fields[] = {FIELD("key", "key", read_key),
+                                          FIELD("value", "value", read_value)};
+    int err = expect(r, WEIR_JSON_ARRAY, "entries", "a list");
+    if (err)
+        return err;
     r->descriptor->entries = &r->json->entries[r->json->entry_count];
-    r->descriptor->entry_count = (uint32_t)count;
-    for (size_t i = 0; i < count; i++) {
+    for (bool more = weir_json_open(&r->in, '['); more; more = weir_json_more(&r->in, ']')) {
+        if (r->descriptor->entry_count++ == WEIR_ENTRIES_MAX)
+            return refuse(r, WEIR_ERR_TOO_LARGE, "more entries than %d", WEIR_ENTRIES_MAX);
         r->entry = &r->json->entries[r->json->entry_count++];
         *r->entry = (struct weir_entry){.key = WEIR_STR(""), .value = WEIR_STR("")};
-        int err = READ_MESSAGE(r, json_array_get(list, i), "an entry", fields);
+        err = READ_MESSAGE(r, "an entry", fields);
         if (err)
             return err;
     }
-    return 0;
+    return r->in.fault ? refuse_text(r) : 0;
 }
 
 /* ---- the request's own limit ---- */
@@ -163,122 +198,161 @@ static const char *const unit_names[] = {"UNKNOWN", "SECOND", "MINUTE", "HOUR",
                                          "DAY",     "MONTH",  "YEAR",   "WEEK"};
 #define UNITS (sizeof(unit_names) / sizeof(unit_names[0]))
 
-static int read_requests(struct reading *r, const json_t *value)
+static int read_requests(struct reading *r)
 {
     uint64_t number = 0;
-    int err = read_number(r, value, "requestsPerUnit", UINT32_MAX, &number);
+    int err = read_number(r, "requestsPerUnit", UINT32_MAX, &number);
     r->override->requests_per_unit = (uint32_t)number;
     return err;
 }
 
-/* An unknown number is no error in proto3; it is one of the engine's, which wants a real unit. */
-static int read_unit(struct reading *r, const json_t *value)
+static bool is_whole(struct weir_str number)
 {
-    if (json_is_integer(value)) {
-        json_int_t number = json_integer_value(value);
-        bool is_known = number > 0 && number < (json_int_t)UNITS;
-        r->override->unit = is_known ? (enum weir_unit)number : WEIR_UNIT_UNKNOWN;
-        return 0;
-    }
-    for (size_t i = 0; json_is_string(value) && i < UNITS; i++) {
-        if (strcmp(json_string_value(value), unit_names[i]) == 0) {
-            r->override->unit = (enum weir_unit)i;
-            return 0;
-        }
-    }
-    return refuse(r, WEIR_ERR_INVALID,
-                  "unit must be SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR, or its number");
+    for (size_t i = 0; i < number.len; i++)
+        if (number.ptr[i] != '-' && (number.ptr[i] < '0' || number.ptr[i] > '9'))
+            return false;
+    return true;
 }
 
-static int read_limit(struct reading *r, const json_t *value)
+/* An unknown number is no error in proto3; it is one of the engine's, which wants a real unit. */
+static bool unit_of_number(struct weir_str text, enum weir_unit *out)
+{
+    uint64_t number = 0;
+    bool is_known = number_of_digits(text, &number) && number < UNITS;
+    *out = is_known ? (enum weir_unit)number : WEIR_UNIT_UNKNOWN;
+    return is_whole(text);
+}
+
+static bool unit_of_name(struct weir_str text, enum weir_unit *out)
+{
+    size_t i = 0;
+    while (i < UNITS && !weir_str_eq(text, weir_str_of(unit_names[i])))
+        i++;
+    *out = i < UNITS ? (enum weir_unit)i : WEIR_UNIT_UNKNOWN;
+    return i < UNITS;
+}
+
+static int read_unit(struct reading *r)
+{
+    struct weir_str text;
+    enum weir_json_kind kind = weir_json_kind(&r->in);
+    bool is_good = false;
+    if (kind == WEIR_JSON_NUMBER && weir_json_number(&r->in, &text))
+        is_good = unit_of_number(text, &r->override->unit);
+    else if (kind == WEIR_JSON_STRING && weir_json_string(&r->in, &text))
+        is_good = unit_of_name(text, &r->override->unit);
+    if (r->in.fault || kind == WEIR_JSON_NONE)
+        return refuse_text(r);
+    if (!is_good)
+        return refuse(r, WEIR_ERR_INVALID,
+                      "unit must be SECOND, MINUTE, HOUR, DAY, WEEK, MONTH or YEAR, or its number");
+    return 0;
+}
+
+static int read_limit(struct reading *r)
 {
     static const struct field fields[] = {
-        {"requestsPerUnit", "requests_per_unit", read_requests},
-        {"unit", "unit", read_unit},
+        FIELD("requestsPerUnit", "requests_per_unit", read_requests),
+        FIELD("unit", "unit", read_unit),
     };
     *r->override = (struct weir_override){.unit = WEIR_UNIT_UNKNOWN};
     r->descriptor->override = r->override;
-    return READ_MESSAGE(r, value, "limit", fields);
+    return READ_MESSAGE(r, "limit", fields);
 }
 
 /* ---- descriptors ---- */
 
-static int read_hits(struct reading *r, const json_t *value)
+static int read_hits(struct reading *r)
 {
     r->descriptor->has_hits = true;
-    return read_number(r, value, "hitsAddend", UINT64_MAX, &r->descriptor->hits);
+    return read_number(r, "hitsAddend", UINT64_MAX, &r->descriptor->hits);
 }
 
-static int read_is_negative(struct reading *r, const json_t *value)
+static int read_is_negative(struct reading *r)
 {
-    if (!json_is_boolean(value))
-        return refuse(r, WEIR_ERR_INVALID, "isNegativeHits must be true or false");
-    r->descriptor->is_negative_hits = json_is_true(value);
-    return 0;
+    enum weir_json_kind kind = weir_json_kind(&r->in);
+    if (kind != WEIR_JSON_TRUE && kind != WEIR_JSON_FALSE)
+        return expect(r, WEIR_JSON_TRUE, "isNegativeHits", "true or false");
+    r->descriptor->is_negative_hits = kind == WEIR_JSON_TRUE;
+    return weir_json_word(&r->in) ? 0 : refuse_text(r);
 }
 
-static int read_descriptors(struct reading *r, const json_t *list)
+static int read_descriptors(struct reading *r)
 {
     static const struct field fields[] = {
-        {"entries", "entries", read_entries},
-        {"limit", "limit", read_limit},
-        {"hitsAddend", "hits_addend", read_hits},
-        {"isNegativeHits", "is_negative_hits", read_is_negative},
+        FIELD("entries", "entries", read_entries),
+        FIELD("limit", "limit", read_limit),
+        FIELD("hitsAddend", "hits_addend", read_hits),
+        FIELD("isNegativeHits", "is_negative_hits", read_is_negative),
     };
-    if (!json_is_array(list))
-        return refuse(r, WEIR_ERR_INVALID, "descriptors must be a list");
-    size_t count = json_array_size(list);
-    if (count > WEIR_DESCRIPTORS_MAX)
-        return refuse(r, WEIR_ERR_TOO_LARGE, "%zu descriptors; at most %d are allowed", count,
-                      WEIR_DESCRIPTORS_MAX);
-    r->json->request.descriptor_count = (uint32_t)count;
-    for (size_t i = 0; i < count; i++) {
+    int err = expect(r, WEIR_JSON_ARRAY, "descriptors", "a list");
+    if (err)
+        return err;
+    for (bool more = weir_json_open(&r->in, '['); more; more = weir_json_more(&r->in, ']')) {
+        uint32_t i = r->json->request.descriptor_count++;
+        if (i == WEIR_DESCRIPTORS_MAX)
+            return refuse(r, WEIR_ERR_TOO_LARGE, "more descriptors than %d", WEIR_DESCRIPTORS_MAX);
         r->descriptor = &r->json->descriptors[i];
         r->override = &r->json->overrides[i];
         *r->descriptor = (struct weir_descriptor){.entries = r->json->entries};
-        int err = READ_MESSAGE(r, json_array_get(list, i), "a descriptor", fields);
+        err = READ_MESSAGE(r, "a descriptor", fields);
         if (err)
             return err;
     }
-    return 0;
+    return r->in.fault ? refuse_text(r) : 0;
 }
 
 /* ---- the request ---- */
 
-static int read_domain(struct reading *r, const json_t *value)
+static int read_domain(struct reading *r)
 {
-    return read_string(r, value, "domain", WEIR_DOMAIN_LEN_MAX, &r->json->request.domain);
+    return read_string(r, "domain", WEIR_DOMAIN_LEN_MAX, &r->json->request.domain);
 }
 
-static int read_request_hits(struct reading *r, const json_t *value)
+static int read_request_hits(struct reading *r)
 {
     uint64_t number = 0;
-    int err = read_number(r, value, "hitsAddend", UINT32_MAX, &number);
+    int err = read_number(r, "hitsAddend", UINT32_MAX, &number);
     r->json->request.hits_addend = (uint32_t)number;
     return err;
 }
 
-int weir_rls_json_parse(struct weir_rls_json *json, struct weir_str body, char *why, size_t why_len)
+static int read_request(struct reading *r)
 {
     static const struct field fields[] = {
-        {"domain", "domain", read_domain},
-        {"descriptors", "descriptors", read_descriptors},
-        {"hitsAddend", "hits_addend", read_request_hits},
+        FIELD("domain", "domain", read_domain),
+        FIELD("descriptors", "descriptors", read_descriptors),
+        FIELD("hitsAddend", "hits_addend", read_request_hits),
     };
-    struct reading r = {.json = json, .why = why, .why_len = why_len};
-    json_error_t error;
+    struct weir_rls_json *json = r->json;
     json->request = (struct weir_request){.domain = WEIR_STR(""), .descriptors = json->descriptors};
     json->entry_count = 0;
-    json->root = json_loadb(body.ptr, body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (!json->root)
-        return refuse(&r, WEIR_ERR_INVALID, "not JSON: %s", error.text);
-    return READ_MESSAGE(&r, json->root, "the request", fields);
+    int err = READ_MESSAGE(r, "the request", fields);
+    if (err == 0 && !weir_json_end(&r->in))
+        err = refuse_text(r);
+    return err;
+}
+
+/* alloc: for more escaped strings than anybody sends; then once, for all of them. */
+int weir_rls_json_parse(struct weir_rls_json *json, struct weir_str body, char *why, size_t why_len)
+{
+    struct reading r = {.json = json, .why = why, .why_len = why_len};
+    json->large = NULL;
+    r.in = weir_json_of(body, json->space, sizeof(json->space));
+    int err = read_request(&r);
+    if (err == 0 || !r.in.is_short_of_space)
+        return err;
+    json->large = malloc(body.len);
+    if (json->large == NULL)
+        return refuse(&r, WEIR_ERR_NOMEM, "out of memory");
+    r.in = weir_json_of(body, json->large, body.len);
+    return read_request(&r);
 }
 
 void weir_rls_json_fini(struct weir_rls_json *json)
 {
-    json_decref(json->root);
-    json->root = NULL;
+    free(json->large);
+    json->large = NULL;
 }
 
 /* ---- the answer ---- */

@@ -12,8 +12,7 @@
  * also as strings, null for what is absent; an unknown field, or one twice, is an error.  Written
  * likewise: in the order of the proto, without what is zero.
  *
- * libjansson reads and builds a tree; a bare number beyond 2^63 is more than it can hold, and must
- * be a string.  Writing is by hand.
+ * Reading builds no tree (json_read.h), and writing is by hand: a question costs no allocation.
  *
  * Purity: no I/O, no clock.  Threads: one at a time for each struct weir_rls_json.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -26,17 +25,18 @@
 
 #include <weir/weir.h>
 
-struct json_t; /* libjansson's */
+#define WEIR_RLS_JSON_SPACE 4096 /* for strings with escapes; where that is not enough, malloc's */
 
-/* A request as read.  Large (70 KiB): not for the stack of a deep call.  All that request points to
- * lives in here, until fini. */
+/* A request as read.  Large (74 KiB): not for the stack of a deep call.  All that request points to
+ * lives in here, until fini, or in the body. */
 struct weir_rls_json {
     struct weir_request request;
-    struct json_t *root; /* owns the strings */
+    char *large; /* NULL, or in place of space */
     uint32_t entry_count;
     struct weir_descriptor descriptors[WEIR_DESCRIPTORS_MAX];
     struct weir_override overrides[WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX];
+    char space[WEIR_RLS_JSON_SPACE];
 };
 
 /* 0, or WEIR_ERR_INVALID, WEIR_ERR_TOO_LARGE: why[] then says what and where, and may hold bytes of

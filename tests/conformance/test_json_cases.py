@@ -368,7 +368,7 @@ descriptors:
     ("{", "not JSON"),
     (b'{"domain":"\xff"}', "not JSON"),
     ({"domain": "t", "other": 1}, "no field"),
-    ('{"domain":"t","domain":"t"}', "not JSON"),
+    ('{"domain":"t","domain":"t"}', "twice"),
     ({"domain": "t", "hitsAddend": 1, "hits_addend": 1}, "twice"),
     ({"domain": "t", "descriptors": [{"entries": [{"key": "a", "extra": "b"}]}]}, "no field"),
     ({"domain": "t", "descriptors": [{"limit": {"unit": "FORTNIGHT"}}]}, "unit"),

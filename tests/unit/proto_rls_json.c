@@ -83,6 +83,26 @@ static void what_is_absent_is_left_to_the_engine(void **state)
     assert_int_equal(json.request.descriptors[0].override->unit, WEIR_UNIT_WEEK);
 }
 
+static void any_number_of_strings_may_have_escapes(void **state)
+{
+    (void)state;
+    static char text[3 * WEIR_RLS_JSON_SPACE];
+    size_t used = 0;
+    for (int i = 0; i < 30; i++) {
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s{\"key\":\"\\t%0200d\"}",
+                                 i > 0 ? "," : "{\"descriptors\":[{\"entries\":[", i);
+    }
+    snprintf(text + used, sizeof(text) - used, "]}]}");
+    assert_int_equal(parse(text), 0);
+    assert_non_null(json.large);
+    for (uint32_t i = 0; i < 30; i++) {
+        const struct weir_entry *entry = &json.request.descriptors[0].entries[i];
+        assert_int_equal(entry->key.len, 201);
+        assert_int_equal(entry->key.ptr[0], '\t');
+        assert_int_equal(entry->key.ptr[200], '0' + i % 10);
+    }
+}
+
 static void what_is_wrong_is_refused_in_words(void **state)
 {
     (void)state;
@@ -99,6 +119,20 @@ static void what_is_wrong_is_refused_in_words(void **state)
         "{\"domain\":\"x\",\"domain\":\"x\"}",
         "{\"hitsAddend\":1,\"hits_addend\":1}",
         "{\"domain\":1}",
+        "{\"domain\":\"x\"",
+        "{\"domain\":\"x\",}",
+        "{\"domain\":\"x\"}}",
+        "{\"domain\":nil}",
+        "{\"domain\":}",
+        "{\"hitsAddend\":}",
+        "{\"hitsAddend\":01}",
+        "{\"hitsAddend\":1e999}",
+        "{\"descriptors\":[{\"limit\":{\"unit\":}}]}",
+        "{\"descriptors\":[{\"limit\":{\"unit\":1.0}}]}",
+        "{\"descriptors\":[{}",
+        "{\"descriptors\":[{}}",
+        "{\"descriptors\":[{\"entries\":[{}}]}",
+        "{\"descriptors\":[{\"isNegativeHits\":truth}]}",
         "{\"domain\":\"\xff\"}",
         "{\"hitsAddend\":-1}",
         "{\"hitsAddend\":1.5}",
@@ -240,6 +274,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_request_is_read_in_either_case, done),
         cmocka_unit_test_teardown(what_is_absent_is_left_to_the_engine, done),
+        cmocka_unit_test_teardown(any_number_of_strings_may_have_escapes, done),
         cmocka_unit_test_teardown(what_is_wrong_is_refused_in_words, done),
         cmocka_unit_test_teardown(maxima_hold, done),
         cmocka_unit_test_teardown(answers_are_as_the_go_service_writes_them, done),
