@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve/front_http.h"
 
+#include "base/err.h"
 #include "base/str.h"
+#include "serve/hold.h"
 
 #include <stdlib.h>
 
 #define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_MS UINT64_C(1000000)
 #define ANSWER_LEN 8192 /* of those that fit on the stack easily: all but a few of /json's */
 
 /* ---- answers ---- */
@@ -33,15 +36,21 @@ static void send_long(struct weir_front_http *front, const struct weir_http1_ans
     free(buf);
 }
 
-void weir_front_http_answer(struct weir_front_http *front, const struct weir_http1_request *request,
-                            struct weir_http1_answer *answer)
+static size_t write_answer(struct weir_front_http *front, const struct weir_http1_request *request,
+                           struct weir_http1_answer *answer, char *buf, size_t cap)
 {
-    char buf[ANSWER_LEN];
     answer->date = date_of(front);
     answer->is_head = request->is_head;
     answer->is_http10 = request->is_http10;
     answer->keeps_open = request->keeps_open && !front->is_draining;
-    size_t len = weir_http1_answer_write(buf, sizeof(buf), answer);
+    return weir_http1_answer_write(buf, cap, answer);
+}
+
+void weir_front_http_answer(struct weir_front_http *front, const struct weir_http1_request *request,
+                            struct weir_http1_answer *answer)
+{
+    char buf[ANSWER_LEN];
+    size_t len = write_answer(front, request, answer, buf, sizeof(buf));
     if (len > 0)
         weir_conn_send(front->conn, buf, len);
     else
@@ -58,6 +67,54 @@ void weir_front_http_say(struct weir_front_http *front, const struct weir_http1_
         .body = text,
     };
     weir_front_http_answer(front, request, &answer);
+}
+
+/* ---- answers that wait ---- */
+
+/* Says it, and goes on with what came behind the request. */
+static void end_hold(struct weir_front_http *front, bool is_forfeit)
+{
+    struct weir_hold *hold = front->hold;
+    front->hold = NULL;
+    weir_hold_give_back(hold, front->worker, is_forfeit);
+    weir_conn_owe(front->conn, false);
+    if (weir_http1_resume(front->http) != 0 || (front->is_draining && front->hold == NULL))
+        weir_conn_finish(front->conn);
+}
+
+static void ring(void *ctx)
+{
+    struct weir_front_http *front = ctx;
+    weir_conn_send(front->conn, front->hold->answer, front->hold->answer_len);
+    end_hold(front, false);
+}
+
+bool weir_front_http_hold(struct weir_front_http *front, const struct weir_http1_request *request,
+                          struct weir_http1_answer *answer, const struct weir_decision *decision,
+                          uint64_t delay_ns)
+{
+    struct weir_hold *hold = weir_hold_take(front->worker->holds);
+    if (!hold)
+        return false;
+    hold->answer_len =
+        (uint32_t)write_answer(front, request, answer, hold->answer, sizeof(hold->answer));
+    WEIR_ASSERT(hold->answer_len > 0); /* headers have a maximum, and there is no body */
+    weir_hold_remember(hold, decision);
+    hold->alarm = (struct weir_alarm){.ring = ring, .ctx = front};
+    bool is_set = weir_alarm_set(front->worker->loop, &hold->alarm, delay_ns);
+    WEIR_ASSERT(is_set); /* there are as many alarms as there are holds */
+    front->hold = hold;
+    weir_conn_owe(front->conn, true);
+    weir_http1_pause(front->http);
+    return true;
+}
+
+/* The service goes down before it may be let through. */
+static void refuse_held(struct weir_front_http *front)
+{
+    const struct weir_http1_request nothing = {.keeps_open = false};
+    weir_front_http_say(front, &nothing, 503, WEIR_STR("The service is going down\n"));
+    end_hold(front, true);
 }
 
 /* ---- routes ---- */
@@ -151,6 +208,8 @@ static void front_close(void *state)
     struct weir_front_http *front = state;
     if (!front)
         return;
+    if (front->hold)
+        weir_hold_give_back(front->hold, front->worker, true);
     weir_http1_free(front->http);
     free(front);
 }
@@ -194,6 +253,12 @@ static void front_drain(void *state)
 {
     struct weir_front_http *front = state;
     front->is_draining = true;
+    if (front->hold) {
+        const struct weir_settings *settings = weir_service_settings(front->worker->service);
+        if (weir_alarm_left(&front->hold->alarm) >= settings->grace * NS_PER_MS)
+            refuse_held(front);
+        return;
+    }
     /* A request may be on its way: only an answer can tell its client not to send another. */
     if (!weir_http1_is_amid(front->http))
         weir_conn_last_call(front->conn);

@@ -6,11 +6,14 @@
 #include "proto/uri.h"
 #include "serve/http_decide.h"
 
+#define NS_PER_MS UINT64_C(1000000)
+
 /* What the gateway's operator wrote behind "/check?". */
 struct wishes {
     struct weir_str domain; /* ptr is NULL: none named */
     char domain_text[WEIR_DOMAIN_LEN_MAX];
     int deny_status;
+    bool holds; /* an answer waits as long as the request should */
 };
 
 /* ---- what is wished ---- */
@@ -34,6 +37,7 @@ static const char *read_wishes(struct wishes *out, struct weir_str rest)
     struct weir_str value;
     out->domain = (struct weir_str){.ptr = NULL};
     out->deny_status = 429;
+    out->holds = false;
     /* Below /check the query is the original request's, and so its client's. */
     if (rest.len == 0 || rest.ptr[0] != '?')
         return NULL;
@@ -46,8 +50,11 @@ static const char *read_wishes(struct wishes *out, struct weir_str rest)
     if (weir_query_find(query, WEIR_STR("deny_status"), &value) &&
         !read_status(value, &out->deny_status))
         return "deny_status= must be a number from 400 to 599\n";
-    if (weir_query_find(query, WEIR_STR("hold"), &value) && !weir_str_eq(value, WEIR_STR("0")))
-        return "hold= is not supported yet\n";
+    if (weir_query_find(query, WEIR_STR("hold"), &value)) {
+        out->holds = weir_str_eq(value, WEIR_STR("1"));
+        if (!out->holds && !weir_str_eq(value, WEIR_STR("0")))
+            return "hold= must be 0 or 1\n";
+    }
     return NULL;
 }
 
@@ -89,6 +96,56 @@ static void answer(struct weir_front_http *front, const struct weir_http1_reques
     weir_front_http_answer(front, request, &told);
 }
 
+/* ---- holding ---- */
+
+static uint64_t delay_of(const struct weir_decision *decision)
+{
+    uint64_t longest_ns = 0;
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        if (decision->statuses[i].delay_ns > longest_ns)
+            longest_ns = decision->statuses[i].delay_ns;
+    return longest_ns;
+}
+
+/* It cannot wait here: its place is given back, and it is refused until the wait is one that we
+ * would hold it for. */
+static void turn_away(struct weir_front_http *front, struct weir_decision *decision,
+                      uint64_t most_ns)
+{
+    uint64_t now_ns = weir_loop_now(front->worker->loop);
+    decision->overall = WEIR_CODE_OVER_LIMIT;
+    for (uint32_t i = 0; i < decision->status_count; i++) {
+        struct weir_status *status = &decision->statuses[i];
+        weir_release(front->worker->session, &status->ticket, now_ns);
+        if (status->delay_ns == 0)
+            continue;
+        status->code = WEIR_CODE_OVER_LIMIT;
+        status->retry_after_ns = status->delay_ns > most_ns ? status->delay_ns - most_ns : 1;
+        status->remaining = 0;
+    }
+}
+
+/* Whether the answer waits now; else the decision says what to answer at once. */
+static bool hold(struct weir_front_http *front, const struct weir_http1_request *request,
+                 struct weir_decision *decision)
+{
+    const struct weir_settings *settings = weir_service_settings(front->worker->service);
+    uint64_t delay_ns = delay_of(decision), most_ns = settings->hold_max * NS_PER_MS;
+    char lines[WEIR_HEADERS_LEN_MAX];
+    struct weir_text text = weir_text_in(lines, sizeof(lines));
+    if (delay_ns == 0 || decision->overall == WEIR_CODE_OVER_LIMIT)
+        return false;
+    weir_headers_write(&text, front->options->dialects, decision,
+                       weir_loop_now(front->worker->loop));
+    struct weir_http1_answer told = {.status = 200,
+                                     .lines = {.ptr = lines, .len = weir_text_len(&text)}};
+    if (delay_ns <= most_ns && !front->is_draining &&
+        weir_front_http_hold(front, request, &told, decision, delay_ns))
+        return true;
+    turn_away(front, decision, most_ns);
+    return false;
+}
+
 void weir_front_http_check(struct weir_front_http *front, const struct weir_http1_request *request,
                            struct weir_str rest)
 {
@@ -108,9 +165,12 @@ void weir_front_http_check(struct weir_front_http *front, const struct weir_http
         weir_front_http_say(front, request, 400, weir_str_of(why));
         return;
     }
+    bool waits = wishes.holds && hold(front, request, &q.decision);
     bool is_refused = q.decision.overall == WEIR_CODE_OVER_LIMIT;
     weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
     weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
+    if (waits)
+        return;
     if (q.decision.is_denied)
         answer_denied(front, request, wishes.deny_status);
     else

@@ -2,6 +2,7 @@
 #include "serve/worker.h"
 
 #include "base/err.h"
+#include "serve/hold.h"
 #include "serve/service.h"
 
 #include <stdio.h>
@@ -36,6 +37,9 @@ int weir_worker_init(struct weir_worker *worker, struct weir_service *service, s
     int err = weir_loop_new(&worker->loop);
     if (err == 0)
         err = weir_session_open(&worker->session, engine);
+    if (err == 0)
+        err = weir_holds_new(&worker->holds, worker->loop,
+                             (uint32_t)weir_service_settings(service)->hold_requests);
     if (err == 0)
         weir_loop_set_owner(worker->loop, worker);
     return err;
@@ -87,8 +91,10 @@ void weir_worker_fini(struct weir_worker *worker)
 {
     WEIR_ASSERT(!worker->is_started);
     weir_loop_free(worker->loop);
+    weir_holds_free(worker->holds);
     weir_session_close(worker->session);
     weir_pool_fini(&worker->pool); /* the loop's connections are gone */
     worker->loop = NULL;
+    worker->holds = NULL;
     worker->session = NULL;
 }

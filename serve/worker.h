@@ -49,6 +49,7 @@ struct weir_worker {
     uint64_t ids;                            /* given to connections */
     struct weir_pool pool;                   /* for small blocks of memory */
     struct weir_budget budget;               /* for requests that are not whole yet */
+    struct weir_holds *holds;                /* serve/hold.h */
     struct weir_front_grpc_conn *grpc_conns; /* all that are open, for health's sake */
     /* The service's own. */
     bool is_started;

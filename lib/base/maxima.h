@@ -33,11 +33,12 @@
 #define WEIR_CONCURRENCY_LIMIT_MAX 16383 /* slots of a concurrency limit */
 #define WEIR_BUCKETS_MAX 64              /* sub-windows of a sliding_window_counter */
 
-#define WEIR_HTTP1_HEAD_MAX 16384       /* bytes of request line and headers: else 431 */
-#define WEIR_HTTP1_TARGET_MAX 8192      /* bytes of a request target: else 414 */
-#define WEIR_HTTP1_HEADERS_MAX 64       /* header lines of a request: else 431 */
-#define WEIR_HTTP1_BODY_MAX (1u << 20)  /* bytes of a body: else 413 */
-#define WEIR_HTTP1_CODED_MAX (2u << 20) /* bytes of a chunked body with its framing: else 413 */
+#define WEIR_HTTP1_HEAD_MAX 16384         /* bytes of request line and headers: else 431 */
+#define WEIR_HTTP1_TARGET_MAX 8192        /* bytes of a request target: else 414 */
+#define WEIR_HTTP1_HEADERS_MAX 64         /* header lines of a request: else 431 */
+#define WEIR_HTTP1_BODY_MAX (1u << 20)    /* bytes of a body: else 413 */
+#define WEIR_HTTP1_BEHIND_MAX (64u << 10) /* bytes sent behind a request whose answer waits */
+#define WEIR_HTTP1_CODED_MAX (2u << 20)   /* bytes of a chunked body with its framing: else 413 */
 
 #define WEIR_RESP_ARGS_MAX 64       /* arguments of a command over RESP, its name included */
 #define WEIR_RESP_BULK_MAX 8192     /* bytes of one of them */

@@ -59,7 +59,7 @@ static void tell(struct weir_conn *conn)
         [PHASE_ASKED] = WEIR_NET_IDLE,
     };
     struct weir_side *side = conn->side;
-    if (conn->phase == PHASE_LINGER || conn->phase == PHASE_LATE)
+    if (conn->phase == PHASE_LINGER || conn->phase == PHASE_LATE || conn->phase == PHASE_OWED)
         return;
     /* relaxed: one writer, and readers only add up */
     atomic_fetch_add_explicit(&side->timed_out, 1, memory_order_relaxed);

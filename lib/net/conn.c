@@ -63,6 +63,13 @@ void weir_conn_amid(struct weir_conn *conn, bool is_amid)
         move_to(conn, is_amid ? PHASE_AMID : PHASE_IDLE);
 }
 
+void weir_conn_owe(struct weir_conn *conn, bool is_owed)
+{
+    if (conn->is_closing || conn->phase == PHASE_LINGER || (conn->phase == PHASE_OWED) == is_owed)
+        return;
+    move_to(conn, is_owed ? PHASE_OWED : PHASE_IDLE);
+}
+
 void weir_conn_wake(struct weir_conn *conn)
 {
     conn->is_woken = true; /* from within turn() it means the next one */

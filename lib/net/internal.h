@@ -45,6 +45,7 @@ enum phase {
     PHASE_FIRST,  /* nothing sensible has come yet */
     PHASE_IDLE,   /* the usual */
     PHASE_AMID,   /* a request is under way; bytes do not prolong it */
+    PHASE_OWED,   /* it waits for us, not we for it */
     PHASE_ASKED,  /* its time was up, and the protocol has asked it something */
     PHASE_LINGER, /* we have said our last */
     PHASE_LATE,   /* silent when draining began: one more request is heard */
@@ -131,6 +132,13 @@ struct weir_loop_timer {
     void *ctx;
 };
 
+/* alarm.c */
+struct alarms {
+    uv_timer_t timer; /* rings for the first */
+    struct weir_alarm **at;
+    uint32_t count, max;
+};
+
 struct weir_loop {
     uv_loop_t uv;
     uv_prepare_t prepare;
@@ -153,6 +161,7 @@ struct weir_loop {
     struct weir_side *sides;
     struct weir_listener *listeners; /* those that accept here */
     struct weir_loop_timer *timers;
+    struct alarms alarms;
     struct weir_conn *dirty, **dirty_end;
     struct outbuf *spares;
     uint32_t spare_count;

@@ -252,6 +252,7 @@ static int make_sides(struct weir_listener *listener, struct weir_loop **loops, 
         side->limit_ms[PHASE_FIRST] = listener->limits.first_ms;
         side->limit_ms[PHASE_IDLE] = listener->limits.idle_ms;
         side->limit_ms[PHASE_AMID] = least(listener->limits.request_ms, listener->limits.idle_ms);
+        side->limit_ms[PHASE_OWED] = UINT32_MAX;
         side->limit_ms[PHASE_ASKED] = ASKED_MS;
         side->limit_ms[PHASE_LINGER] = LINGER_MS;
         side->limit_ms[PHASE_LATE] = LATE_MS;

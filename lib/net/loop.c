@@ -252,6 +252,7 @@ void weir_loop_free(struct weir_loop *loop)
         free(loop->timers);
         loop->timers = next;
     }
+    free(loop->alarms.at);
     while (loop->spares != NULL) {
         struct outbuf *next = loop->spares->next;
         free(loop->spares);

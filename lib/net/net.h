@@ -140,6 +140,8 @@ void weir_conn_alive(struct weir_conn *conn);
 /* A request has begun to come and is not whole, or it is.  Who sends a byte now and then is never
  * idle; but a request has request_ms to come. */
 void weir_conn_amid(struct weir_conn *conn, bool is_amid);
+/* The peer waits for an answer that will come later, or has got it: meanwhile no time counts. */
+void weir_conn_owe(struct weir_conn *conn, bool is_owed);
 /* Ask for another turn() even if no byte comes (answers that were delayed by a timer). */
 void weir_conn_wake(struct weir_conn *conn);
 /* Close once everything queued has left. */

@@ -33,6 +33,9 @@ struct weir_http1 {
     const char *fed;   /* what the parser is being fed, */
     size_t fed_at;     /* and which byte of the head its first one is */
     uint8_t line_ends; /* bytes of empty lines before a request */
+    bool is_paused;
+    bool ends_after;        /* the pause */
+    struct weir_buf behind; /* what was fed meanwhile */
 
     /* The head */
     struct weir_buf head; /* empty where it came in one piece */
@@ -261,6 +264,7 @@ static void die(struct weir_http1 *h)
     h->state = STATE_DEAD;
     weir_buf_fini(&h->head);
     weir_buf_fini(&h->body);
+    weir_buf_fini(&h->behind);
 }
 
 static void refuse(struct weir_http1 *h, int status)
@@ -287,8 +291,9 @@ static void finish_request(struct weir_http1 *h, const char *head,
         .is_head = h->parser.method == HTTP_HEAD,
         .keeps_open = http_should_keep_alive(&h->parser),
     };
-    bool goes_on = h->calls->request(h->ctx, &request);
-    if (!goes_on || !request.keeps_open) {
+    bool goes_on = h->calls->request(h->ctx, &request) && request.keeps_open;
+    h->ends_after = h->is_paused && !goes_on;
+    if (!goes_on && !h->is_paused) {
         die(h);
         return;
     }
@@ -455,13 +460,14 @@ int weir_http1_new(struct weir_http1 **out, const struct weir_http1_calls *calls
     h->state = STATE_BETWEEN;
     weir_buf_init(&h->head, WEIR_HTTP1_HEAD_MAX);
     weir_buf_init(&h->body, WEIR_HTTP1_BODY_MAX);
+    weir_buf_init(&h->behind, WEIR_HTTP1_BEHIND_MAX);
     *out = h;
     return 0;
 }
 
 void weir_http1_set_budget(struct weir_http1 *http, struct weir_budget *budget)
 {
-    http->head.budget = http->body.budget = budget;
+    http->head.budget = http->body.budget = http->behind.budget = budget;
 }
 
 void weir_http1_free(struct weir_http1 *http)
@@ -470,6 +476,7 @@ void weir_http1_free(struct weir_http1 *http)
         return;
     weir_buf_fini(&http->head);
     weir_buf_fini(&http->body);
+    weir_buf_fini(&http->behind);
     free(http);
 }
 
@@ -482,13 +489,37 @@ int weir_http1_feed(struct weir_http1 *http, const uint8_t *bytes, size_t len)
         [STATE_CHUNKS] = feed_chunks,
     };
     const char *at = (const char *)bytes;
-    while (len > 0 && http->state != STATE_DEAD) {
+    while (len > 0 && http->state != STATE_DEAD && !http->is_paused) {
         size_t used = feed[http->state](http, at, len);
         WEIR_ASSERT(used <= len);
         at += used;
         len -= used;
     }
+    if (http->is_paused && !http->ends_after)
+        weir_buf_add(&http->behind, (struct weir_str){.ptr = at, .len = len});
+    if (http->behind.has_failed)
+        die(http); /* whoever sends so much without waiting for an answer gets none */
     return http->state == STATE_DEAD ? WEIR_ERR_INVALID : 0;
+}
+
+void weir_http1_pause(struct weir_http1 *http)
+{
+    http->is_paused = true;
+}
+
+int weir_http1_resume(struct weir_http1 *http)
+{
+    struct weir_buf behind = http->behind;
+    int err = 0;
+    weir_buf_init(&http->behind, behind.len_max);
+    http->behind.budget = behind.budget;
+    http->is_paused = false;
+    if (http->ends_after)
+        die(http);
+    else
+        err = weir_http1_feed(http, (const uint8_t *)behind.ptr, behind.len);
+    weir_buf_fini(&behind);
+    return http->state == STATE_DEAD ? WEIR_ERR_INVALID : err;
 }
 
 bool weir_http1_is_amid(const struct weir_http1 *http)

@@ -61,6 +61,11 @@ void weir_http1_free(struct weir_http1 *http);
 /* Before the first byte: what requests in pieces hold is paid from there, else they get 503. */
 void weir_http1_set_budget(struct weir_http1 *http, struct weir_budget *budget);
 
+/* From within request(): its answer comes later, and so nothing more is read before resume(); what
+ * is fed meanwhile is kept.  resume() is as feed() with what was kept. */
+void weir_http1_pause(struct weir_http1 *http);
+WEIR_MUST_CHECK int weir_http1_resume(struct weir_http1 *http);
+
 /* Takes all the bytes.  0, or negative where the connection must end: refuse() or request() has
  * been called. */
 WEIR_MUST_CHECK int weir_http1_feed(struct weir_http1 *http, const uint8_t *bytes, size_t len);

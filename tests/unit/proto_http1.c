@@ -15,6 +15,7 @@
 static char heard[1 << 16];
 static size_t heard_len;
 static size_t body_bytes;
+static struct weir_http1 *pausing; /* the one that pauses after each request, or NULL */
 
 __attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
 {
@@ -37,6 +38,8 @@ static bool hear_request(void *ctx, const struct weir_http1_request *request)
     body_bytes = request->body.len;
     note("%s%s%s\n", request->is_http10 ? " 1.0" : "", request->is_head ? " head" : "",
          request->keeps_open ? "" : " close");
+    if (pausing)
+        weir_http1_pause(pausing);
     return true;
 }
 
@@ -431,6 +434,38 @@ static void dates_are_those_of_the_calendar(void **state)
     }
 }
 
+#define ONE "GET /1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+
+static void nothing_is_read_in_a_pause_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    struct weir_http1 *http = pausing = fresh();
+    feed(http, ONE ONE ONE "GET /end HTTP/1.0\r\n\r\nbehind", sizeof(ONE ONE ONE) + 26);
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(heard_len, (size_t)i * strlen("GET /1 Connection=keep-alive 1.0\n"));
+        assert_int_equal(weir_http1_resume(http), 0);
+    }
+    assert_non_null(strstr(heard, "GET /end 1.0 close\n"));
+    assert_int_equal(weir_http1_resume(http), WEIR_ERR_INVALID); /* it wanted no more */
+    weir_http1_free(http);
+    pausing = NULL;
+}
+
+static void what_comes_in_a_pause_has_a_maximum(void **state)
+{
+    static uint8_t bytes[WEIR_HTTP1_BEHIND_MAX + 1];
+    (void)state;
+    for (size_t more = 0; more < 2; more++) {
+        struct weir_http1 *http = pausing = fresh();
+        feed(http, ONE, sizeof(ONE) - 1);
+        assert_int_equal(weir_http1_feed(http, bytes, WEIR_HTTP1_BEHIND_MAX), 0);
+        if (more > 0)
+            assert_int_equal(weir_http1_feed(http, bytes, 1), WEIR_ERR_INVALID);
+        weir_http1_free(http);
+    }
+    pausing = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +481,8 @@ int main(void)
         cmocka_unit_test(lengths_have_a_maximum),
         cmocka_unit_test(endless_chunks_come_to_an_end),
         cmocka_unit_test(nothing_is_heard_after_a_refusal),
+        cmocka_unit_test(nothing_is_read_in_a_pause_and_nothing_is_lost),
+        cmocka_unit_test(what_comes_in_a_pause_has_a_maximum),
         cmocka_unit_test(answers_are_whole),
         cmocka_unit_test(dates_are_those_of_the_calendar),
     };
