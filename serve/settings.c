@@ -85,17 +85,23 @@ static void set_flags(struct weir_settings *settings, const char *const *flags)
 
 /* ---- defaults that depend on other settings, or on who we are ---- */
 
-static void default_table(struct weir_settings *settings)
+const char *weir_settings_default_table(struct weir_arena *arena)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     char path[512];
-    if (settings->table[0] != '\0')
-        return;
     if (geteuid() != 0 && runtime != NULL && runtime[0] == '/' && access(runtime, W_OK) == 0)
         snprintf(path, sizeof(path), "%s/weir", runtime);
     else
         snprintf(path, sizeof(path), "/dev/shm/weir-%lu", (unsigned long)geteuid());
-    settings->table = weir_settings_copy(settings, weir_str_of(path));
+    /* With its NUL. */
+    return weir_arena_str(arena, (struct weir_str){path, strlen(path) + 1}).ptr;
+}
+
+static void default_table(struct weir_settings *settings)
+{
+    if (settings->table[0] != '\0')
+        return;
+    settings->table = weir_settings_default_table(&settings->arena);
     settings->sources[WEIR_SETTING_NUMBER_table].text = settings->table;
 }
 

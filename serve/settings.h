@@ -89,6 +89,9 @@ void weir_settings_fini(struct weir_settings *settings);
 /* The settings as a weir.yaml, with where each came from behind it. */
 void weir_settings_print(const struct weir_settings *settings, FILE *out);
 
+/* Where the table is if nobody says: in the user's own folder of shared memory. */
+const char *weir_settings_default_table(struct weir_arena *arena);
+
 /* ---- between the files of settings ---- */
 
 /* settings_env.c: takes the environment's word for every setting it has one for. */

@@ -1,0 +1,321 @@
+/* gateway_config.c - flags and gateway.yaml to a struct gateway.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gateway.h"
+
+#include "base/str.h"
+#include "rules/fields.h"
+#include "rules/files.h"
+#include "rules/yaml_node.h"
+#include "serve/settings.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum kind { TEXT, PATH, PROGRAM };
+
+static const struct setting {
+    const char *name;
+    enum kind kind;
+    const char *initial;
+    size_t offset;
+} table[] = {
+#define GATEWAY_SETTING(id, kind_, initial_, metavar, help)                                        \
+    {#id, kind_, initial_, offsetof(struct gateway_texts, id)},
+#include "gateway.def"
+#undef GATEWAY_SETTING
+};
+
+static const char **field_of(struct gateway_texts *texts, const struct setting *setting)
+{
+    return (const char **)(void *)((char *)texts + setting->offset);
+}
+
+/* A path that nginx, which runs elsewhere, understands.  folder: where it was written. */
+static const char *absolute(struct gateway *gateway, enum kind kind, struct weir_str text,
+                            const char *folder)
+{
+    char path[GATEWAY_PATH_LEN];
+    bool is_word = weir_str_eq(text, WEIR_STR("off")) ||
+                   (kind == PROGRAM && memchr(text.ptr, '/', text.len) == NULL);
+    if (kind == TEXT || text.len == 0 || text.ptr[0] == '/' || is_word)
+        return gateway_copy(gateway, text);
+    int len = snprintf(path, sizeof(path), "%s/%.*s", folder, WEIR_STR_ARG(text));
+    return len < 0 || (size_t)len >= sizeof(path) ? "" : gateway_copy(gateway, weir_str_of(path));
+}
+
+/* ---- the file ---- */
+
+struct reader {
+    struct gateway *gateway;
+    struct weir_report report;
+    const char *folder;
+    uint32_t file;
+};
+
+static void wrong(struct reader *r, const struct weir_yaml *at, const char *why)
+{
+    struct weir_mark mark = {.file = r->file, .line = at->line, .column = at->column};
+    weir_report_error(&r->report, mark, "%s", why);
+}
+
+static void unknown(struct reader *r, const struct weir_yaml *key, const char *const *names)
+{
+    struct weir_mark mark = {.file = r->file, .line = key->line, .column = key->column};
+    const char *meant = weir_suggest(key->text, names);
+    weir_report_error(&r->report, mark, "'%.*s' is not known here%s%s%s", WEIR_STR_ARG(key->text),
+                      meant != NULL ? "; did you mean '" : "", meant != NULL ? meant : "",
+                      meant != NULL ? "'?" : "");
+}
+
+/* False: it is no scalar; said. */
+static bool scalar(struct reader *r, const struct weir_yaml *node, struct weir_str *out)
+{
+    node = weir_yaml_follow(node);
+    if (node->kind != WEIR_YAML_SCALAR)
+        wrong(r, node, "this should be one value");
+    else
+        *out = node->text;
+    return node->kind == WEIR_YAML_SCALAR;
+}
+
+/* A value, or a list of them, which becomes one with commas between. */
+static const char *joined(struct reader *r, const struct weir_yaml *node)
+{
+    char text[GATEWAY_PATH_LEN] = "";
+    struct weir_str one = {"", 0};
+    node = weir_yaml_follow(node);
+    if (node->kind != WEIR_YAML_LIST)
+        return scalar(r, node, &one) ? gateway_copy(r->gateway, one) : "";
+    for (const struct weir_yaml *item = node->first; item != NULL; item = item->next) {
+        size_t len = strlen(text);
+        if (!scalar(r, item, &one))
+            break;
+        if (len + one.len + 2 > sizeof(text)) {
+            wrong(r, item, "the list is too long");
+            break;
+        }
+        snprintf(text + len, sizeof(text) - len, "%s%.*s", len > 0 ? "," : "", WEIR_STR_ARG(one));
+    }
+    return gateway_copy(r->gateway, weir_str_of(text));
+}
+
+static void read_upstreams(struct reader *r, const struct weir_yaml *map)
+{
+    map = weir_yaml_follow(map);
+    if (map->kind != WEIR_YAML_MAP) {
+        wrong(r, map, "upstreams are a map, NAME: URL or NAME: [URL, URL]");
+        return;
+    }
+    for (const struct weir_yaml *key = map->first; key != NULL; key = key->next->next) {
+        struct weir_str name = {"", 0};
+        const char *why = NULL;
+        if (!scalar(r, key, &name))
+            continue;
+        const char *urls = joined(r, key->next);
+        if (gateway_add_upstream(r->gateway, name, weir_str_of(urls), &why) == NULL)
+            wrong(r, key->next, why);
+    }
+}
+
+static bool is_in(const struct weir_yaml *key, const char *name)
+{
+    return weir_str_eq(key->text, weir_str_of(name));
+}
+
+static void read_route_field(struct reader *r, struct gateway_route *route,
+                             const struct weir_yaml *key, const struct weir_yaml *value)
+{
+    static const char *const names[] = {"path",  "upstream", "domain", "user",
+                                        "limit", "include",  NULL};
+    struct weir_str text = {"", 0};
+    const char *why = NULL;
+    bool is_limited = true;
+    if (!scalar(r, value, &text))
+        return;
+    if (is_in(key, "path"))
+        route->path = gateway_copy(r->gateway, text);
+    else if (is_in(key, "domain"))
+        route->domain = gateway_copy(r->gateway, text);
+    else if (is_in(key, "user"))
+        route->user = gateway_copy(r->gateway, text);
+    else if (is_in(key, "include"))
+        route->include = absolute(r->gateway, PATH, text, r->folder);
+    else if (is_in(key, "upstream"))
+        route->upstream = gateway_find_upstream(r->gateway, text, &why);
+    else if (is_in(key, "limit") && !weir_scalar_bool(text, &is_limited))
+        why = "limit is on or off";
+    else if (!is_in(key, "limit"))
+        unknown(r, key, names);
+    route->is_unlimited = route->is_unlimited || !is_limited;
+    if (why != NULL)
+        wrong(r, value, why);
+}
+
+static void read_routes(struct reader *r, const struct weir_yaml *list)
+{
+    list = weir_yaml_follow(list);
+    if (list->kind != WEIR_YAML_LIST) {
+        wrong(r, list, "routes are a list, each with a path and an upstream");
+        return;
+    }
+    for (const struct weir_yaml *item = list->first; item != NULL; item = item->next) {
+        const struct weir_yaml *map = weir_yaml_follow(item);
+        struct gateway_route *route = &r->gateway->routes[r->gateway->route_count];
+        if (map->kind != WEIR_YAML_MAP) {
+            wrong(r, map, "a route is a map: {path: /, upstream: ...}");
+            continue;
+        }
+        if (r->gateway->route_count == GATEWAY_ROUTES_MAX) {
+            wrong(r, map, "there are more than 256 routes");
+            return;
+        }
+        r->gateway->route_count++;
+        for (const struct weir_yaml *key = map->first; key != NULL; key = key->next->next)
+            read_route_field(r, route, weir_yaml_follow(key), key->next);
+        if (route->path == NULL || route->path[0] != '/')
+            wrong(r, map, "a route has a path, which begins with /");
+        if (route->upstream == NULL && route->include == NULL)
+            wrong(r, map, "a route has an upstream, or an include that says what answers");
+    }
+}
+
+static void read_setting(struct reader *r, const struct weir_yaml *key,
+                         const struct weir_yaml *value)
+{
+    const char *names[CLI_COUNT_OF(table) + 3] = {"upstreams", "routes"};
+    for (size_t i = 0; i < CLI_COUNT_OF(table); i++) {
+        names[i + 2] = table[i].name;
+        if (!is_in(key, table[i].name))
+            continue;
+        *field_of(&r->gateway->set, &table[i]) =
+            absolute(r->gateway, table[i].kind, weir_str_of(joined(r, value)), r->folder);
+        return;
+    }
+    unknown(r, key, names);
+}
+
+static void read_root(struct reader *r, const struct weir_yaml *root)
+{
+    static const char upstreams[] = "upstreams", routes[] = "routes";
+    root = weir_yaml_follow(root);
+    if (root->kind != WEIR_YAML_MAP) {
+        wrong(r, root, "the file is a map, name: value");
+        return;
+    }
+    /* Names before those who use them, whatever the order of the file. */
+    for (const struct weir_yaml *key = root->first; key != NULL; key = key->next->next)
+        if (is_in(weir_yaml_follow(key), upstreams))
+            read_upstreams(r, key->next);
+    for (const struct weir_yaml *key = root->first; key != NULL; key = key->next->next) {
+        const struct weir_yaml *name = weir_yaml_follow(key);
+        if (name->kind != WEIR_YAML_SCALAR)
+            wrong(r, name, "a setting has a name");
+        else if (is_in(name, routes))
+            read_routes(r, key->next);
+        else if (!is_in(name, upstreams))
+            read_setting(r, name, key->next);
+    }
+}
+
+static void say(void *ctx, enum weir_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    cli_complain("%s", line);
+}
+
+static const char *folder_of(struct gateway *gateway, const char *path)
+{
+    char here[GATEWAY_PATH_LEN];
+    const char *slash = strrchr(path, '/');
+    struct weir_str folder = {path, slash != NULL ? (size_t)(slash - path) : 0};
+    if (getcwd(here, sizeof(here)) == NULL)
+        here[0] = '\0';
+    if (slash == NULL)
+        return gateway_copy(gateway, weir_str_of(here));
+    return slash == path
+               ? ""
+               : absolute(gateway, PATH, folder, gateway_copy(gateway, weir_str_of(here)));
+}
+
+static enum cli_exit read_file(struct gateway *gateway, const char *path)
+{
+    struct reader *r = calloc(1, sizeof(*r)); /* a report is large for a stack */
+    struct weir_file file;
+    const struct weir_yaml *root;
+    if (r == NULL)
+        return CLI_WORLD;
+    weir_report_init(&r->report);
+    r->gateway = gateway;
+    r->folder = folder_of(gateway, path);
+    r->file = weir_report_file(&r->report, path);
+    if (weir_file_read(&file, &r->report, (struct weir_mark){.file = r->file}, path)) {
+        struct weir_str text = {file.ptr, file.len};
+        if (weir_file_is_text(&r->report, r->file, text) &&
+            weir_yaml_parse(&root, &gateway->arena, text, &r->report, r->file) && root != NULL)
+            read_root(r, root);
+        weir_file_free(&file);
+    }
+    enum cli_exit status = r->report.error_count > 0 ? CLI_USAGE : CLI_DONE;
+    weir_report_flush(&r->report, say, NULL);
+    weir_report_fini(&r->report);
+    free(r);
+    return status;
+}
+
+/* ---- all together ---- */
+
+/* What flags and file together still lack. */
+static const char *missing(struct gateway *gateway)
+{
+    const struct gateway_texts *set = &gateway->set;
+    const char *why = NULL;
+    if (set->rules == NULL)
+        return "--rules PATH is missing";
+    if (set->upstream != NULL && !gateway_add_route(gateway, "/", set->upstream, &why))
+        return why;
+    if (gateway->route_count == 0)
+        return "--upstream URL is missing: where shall requests go?";
+    if ((set->tls_cert == NULL) != (set->tls_key == NULL))
+        return "--tls-cert and --tls-key go together";
+    for (uint32_t i = 0; i < gateway->route_count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (strcmp(gateway->routes[i].path, gateway->routes[j].path) == 0)
+                return "two routes have the same path (--upstream is the route /)";
+    return NULL;
+}
+
+enum cli_exit gateway_load(struct gateway *out, const struct gateway_texts *flags,
+                           const char *config)
+{
+    struct gateway_texts given = *flags;
+    memset(out, 0, sizeof(*out));
+    weir_arena_init(&out->arena);
+    out->upstreams = WEIR_ARENA_ARRAY(&out->arena, GATEWAY_UPSTREAMS_MAX, struct gateway_upstream);
+    out->routes = WEIR_ARENA_ARRAY(&out->arena, GATEWAY_ROUTES_MAX, struct gateway_route);
+    enum cli_exit status = out->routes == NULL || out->upstreams == NULL ? CLI_WORLD : CLI_DONE;
+    if (status == CLI_DONE && config != NULL)
+        status = read_file(out, config);
+    if (status != CLI_DONE)
+        return status;
+    const char *here = folder_of(out, "");
+    for (size_t i = 0; i < CLI_COUNT_OF(table); i++) {
+        const char **field = field_of(&out->set, &table[i]), *flag = *field_of(&given, &table[i]);
+        if (flag != NULL)
+            *field = absolute(out, table[i].kind, weir_str_of(flag), here);
+        else if (*field == NULL)
+            *field = table[i].initial;
+    }
+    if (out->set.table == NULL)
+        out->set.table = weir_settings_default_table(&out->arena);
+    const char *why = missing(out);
+    if (why != NULL)
+        cli_complain("gateway: %s", why);
+    return why != NULL ? CLI_USAGE : out->arena.has_failed ? CLI_WORLD : CLI_DONE;
+}
+
+void gateway_fini(struct gateway *gateway)
+{
+    weir_arena_fini(&gateway->arena);
+}

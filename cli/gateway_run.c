@@ -1,0 +1,327 @@
+/* gateway_run.c - nginx, and what runs beside it: started, reloaded, ended together.
+ *
+ *     weir gateway --+-- nginx: master, workers       ends: so does the gateway
+ *       (waits for   +-- weir serve, admin only       ends: started again, a second later
+ *        signals)    +-- the demonstration's API
+ *
+ * Children are in process groups of their own, so that Ctrl-C comes here alone and nginx can finish
+ * what it has begun; and should the gateway be killed, the kernel ends them.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "gateway.h"
+
+#include "base/str.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define READY_MS 10000 /* nginx binds its addresses at once, or never */
+#define GRACE_S 10     /* for requests that are on their way when it ends */
+#define MODULE "ngx_http_weir_module.so"
+
+enum child { NGINX, ADMIN, BESIDE, CHILDREN };
+
+struct run {
+    struct gateway *gateway;
+    const struct gateway_life *life;
+    char folder[64];
+    char conf[96], pid[96];
+    pid_t children[CHILDREN]; /* 0: not running */
+    bool is_ending;
+    time_t ends_at;
+};
+
+/* ---- before the start ---- */
+
+/* Where weir itself lies, without its name. */
+static void own_folder(char out[GATEWAY_PATH_LEN])
+{
+    ssize_t len = readlink("/proc/self/exe", out, GATEWAY_PATH_LEN - 1);
+    out[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash != NULL)
+        *slash = '\0';
+}
+
+bool gateway_find_module(struct gateway *gateway)
+{
+    /* In the build folder, where it was installed, or where Debian's modules are. */
+    static const char *const places[] = {"/nginx/" MODULE, "/../lib/nginx/modules/" MODULE};
+    char folder[GATEWAY_PATH_LEN], path[2 * GATEWAY_PATH_LEN];
+    const char *module = gateway->set.module;
+    own_folder(folder);
+    for (size_t i = 0; module == NULL && i < CLI_COUNT_OF(places); i++) {
+        snprintf(path, sizeof(path), "%s%s", folder, places[i]);
+        if (access(path, R_OK) == 0)
+            module = path;
+    }
+    if (module == NULL)
+        module = "/usr/lib/nginx/modules/" MODULE;
+    gateway->set.module =
+        weir_arena_str(&gateway->arena, (struct weir_str){module, strlen(module) + 1}).ptr;
+    if (access(module, R_OK) == 0)
+        return true;
+    cli_complain("gateway: nginx's module for weir, %s: %s; --module says where it is", module,
+                 strerror(errno));
+    return false;
+}
+
+static bool write_conf(const struct run *run)
+{
+    struct weir_buf text;
+    const char *why = NULL;
+    weir_buf_init(&text, SIZE_MAX);
+    bool ok = gateway_write_nginx(&text, run->gateway, &why);
+    if (ok) {
+        FILE *to = fopen(run->conf, "w");
+        ok = to != NULL && fwrite(text.ptr, 1, text.len, to) == text.len;
+        if (to != NULL && fclose(to) != 0)
+            ok = false;
+        why = strerror(errno);
+    }
+    if (!ok)
+        cli_complain("gateway: %s: %s", run->conf, why);
+    weir_buf_fini(&text);
+    return ok;
+}
+
+static bool make_folder(struct run *run)
+{
+    const char *tmp = getenv("TMPDIR");
+    int len = snprintf(run->folder, sizeof(run->folder), "%s/weir-gateway-XXXXXX",
+                       tmp != NULL ? tmp : "/tmp");
+    if (len < 0 || (size_t)len >= sizeof(run->folder))
+        snprintf(run->folder, sizeof(run->folder), "/tmp/weir-gateway-XXXXXX");
+    /* Workers, who are somebody else, must reach their temporary files in it. */
+    if (mkdtemp(run->folder) == NULL || chmod(run->folder, 0711) != 0) {
+        cli_complain("gateway: %s: %s", run->folder, strerror(errno));
+        return false;
+    }
+    snprintf(run->conf, sizeof(run->conf), "%s/nginx.conf", run->folder);
+    snprintf(run->pid, sizeof(run->pid), "%s/nginx.pid", run->folder);
+    return true;
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+/* ---- children ---- */
+
+/* 0 in the child, as fork(). */
+static pid_t begin_child(void)
+{
+    sigset_t none;
+    pid_t parent = getpid(), pid = fork();
+    if (pid != 0)
+        return pid;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* it has died already */
+        _exit(0);
+    return 0;
+}
+
+static void exec_nginx(const struct run *run)
+{
+    const char *program = run->gateway->set.nginx;
+    /* Debian's nginx lies in sbin, which not everybody has in PATH. */
+    const char *const tries[] = {program, "/usr/sbin/nginx"};
+    for (size_t i = 0; i < (strchr(program, '/') != NULL ? 1 : 2); i++) {
+        execlp(tries[i], program, "-p", run->folder, "-c", run->conf, "-e", "stderr", (char *)NULL);
+        if (errno != ENOENT)
+            break;
+    }
+    cli_complain("gateway: %s: %s; --nginx says where it is", program, strerror(errno));
+}
+
+static void exec_admin(const struct run *run)
+{
+    const struct gateway_texts *set = &run->gateway->set;
+    execl("/proc/self/exe", "weir", "serve", "--rules", set->rules, "--table", set->table,
+          "--table-size", set->table_size, "--grpc", "off", "--http", "off", "--resp", "off",
+          "--admin", set->admin, (char *)NULL);
+    cli_complain("gateway: weir serve: %s", strerror(errno));
+}
+
+static void start(struct run *run, enum child which)
+{
+    fflush(NULL);
+    pid_t pid = begin_child();
+    if (pid == 0) {
+        if (which == NGINX)
+            exec_nginx(run);
+        else if (which == ADMIN)
+            exec_admin(run);
+        else
+            run->life->beside->fn(run->life->beside->ctx);
+        _exit(CLI_WORLD);
+    }
+    if (pid < 0)
+        cli_complain("gateway: cannot start a process: %s", strerror(errno));
+    run->children[which] = pid > 0 ? pid : 0;
+}
+
+static void tell(const struct run *run, enum child which, int number)
+{
+    if (run->children[which] > 0)
+        kill(run->children[which], number);
+}
+
+static bool is_any_left(const struct run *run)
+{
+    return run->children[NGINX] > 0 || run->children[ADMIN] > 0 || run->children[BESIDE] > 0;
+}
+
+static void sleep_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+/* nginx writes its pid once it has bound its addresses. */
+static bool is_ready(const struct run *run)
+{
+    struct stat st;
+    siginfo_t ended = {.si_pid = 0};
+    for (int waited = 0; waited < READY_MS; waited += 10) {
+        if (stat(run->pid, &st) == 0 && st.st_size > 0)
+            return true;
+        if (waitid(P_PID, (id_t)run->children[NGINX], &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            ended.si_pid != 0)
+            return false;
+        sleep_ms(10);
+    }
+    return true; /* slow, then; it says itself what is wrong */
+}
+
+/* ---- life ---- */
+
+static void end_all(struct run *run, int number)
+{
+    bool is_again = run->is_ending;
+    run->is_ending = true;
+    run->ends_at = time(NULL) + GRACE_S;
+    tell(run, NGINX, is_again || number == SIGQUIT ? SIGTERM : SIGQUIT);
+    tell(run, ADMIN, SIGTERM);
+    tell(run, BESIDE, SIGTERM);
+}
+
+static void reload(struct run *run)
+{
+    if (run->life->reload != NULL && !run->life->reload(run->life->ctx, run->gateway))
+        cli_complain("gateway: the old configuration stays");
+    else if (gateway_find_module(run->gateway) && write_conf(run))
+        tell(run, NGINX, SIGHUP);
+    tell(run, ADMIN, SIGHUP);
+}
+
+/* Takes note of all that have ended.  Returns nginx's status, or -1. */
+static int bury(struct run *run)
+{
+    int status, nginx_status = -1;
+    for (pid_t pid = waitpid(-1, &status, WNOHANG); pid > 0; pid = waitpid(-1, &status, WNOHANG))
+        for (enum child i = 0; i < CHILDREN; i++) {
+            if (run->children[i] != pid)
+                continue;
+            run->children[i] = 0;
+            if (i == NGINX)
+                nginx_status = status;
+            else if (!run->is_ending)
+                cli_complain("gateway: %s has ended%s",
+                             i == ADMIN ? "the admin listener" : "the API",
+                             i == ADMIN ? "; it is started again" : "");
+        }
+    return nginx_status;
+}
+
+static void handle(struct run *run, int number)
+{
+    if (number == SIGTERM || number == SIGINT || number == SIGQUIT)
+        end_all(run, number);
+    else if (number == SIGHUP)
+        reload(run);
+    else if (number == SIGUSR1)
+        tell(run, NGINX, SIGUSR1); /* logs were rotated */
+}
+
+/* Until all have ended.  Says what the exit status is. */
+static enum cli_exit live(struct run *run, const sigset_t *signals)
+{
+    enum cli_exit status = CLI_DONE;
+    bool has_admin = strcmp(run->gateway->set.admin, "off") != 0;
+    while (is_any_left(run)) {
+        struct timespec second = {.tv_sec = 1};
+        handle(run, sigtimedwait(signals, NULL, &second));
+        if (bury(run) >= 0 && !run->is_ending) {
+            cli_complain("gateway: nginx has ended");
+            status = CLI_WORLD;
+            end_all(run, SIGTERM);
+        }
+        if (run->is_ending && time(NULL) > run->ends_at)
+            end_all(run, SIGTERM);
+        else if (!run->is_ending && has_admin && run->children[ADMIN] == 0)
+            start(run, ADMIN);
+    }
+    return status;
+}
+
+static enum cli_exit begin(struct run *run, const sigset_t *signals)
+{
+    if (!write_conf(run))
+        return CLI_WORLD;
+    if (run->life->beside != NULL)
+        start(run, BESIDE);
+    start(run, NGINX);
+    if (run->children[NGINX] > 0 && is_ready(run)) {
+        if (strcmp(run->gateway->set.admin, "off") != 0)
+            start(run, ADMIN);
+        if (run->life->on_ready != NULL)
+            run->life->on_ready(run->life->ctx, run->gateway);
+    }
+    return live(run, signals);
+}
+
+/* All that nginx would refuse of the rules, told as `weir check` tells it. */
+static enum cli_exit check_rules(const struct gateway *gateway)
+{
+    struct weir *engine = NULL;
+    struct weir_options options = {.rules_path = gateway->set.rules, .log = cli_log};
+    int err = weir_open(&engine, &options);
+    if (err == 0)
+        weir_close(engine);
+    return cli_exit_of(err);
+}
+
+enum cli_exit gateway_run(struct gateway *gateway, const struct gateway_life *life)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGCHLD};
+    struct run run = {.gateway = gateway, .life = life};
+    sigset_t signals, before;
+    enum cli_exit status = check_rules(gateway);
+    if (status != CLI_DONE)
+        return status;
+    if (!gateway_find_module(gateway) || !make_folder(&run))
+        return CLI_WORLD;
+    sigemptyset(&signals);
+    for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++)
+        sigaddset(&signals, numbers[i]);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    status = begin(&run, &signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    nftw(run.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return status;
+}
