@@ -10,7 +10,7 @@ build:    ## compile everything; the program is build/weir
 	@tools/setup build test && tools/build build
 
 run: build ## a live demonstration in the terminal
-	@build/weir demo
+	@build/weir demo --terminal
 
 test:     ## all tests, also under the sanitizers
 	@tools/setup build test peers && tools/test

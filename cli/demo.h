@@ -1,17 +1,33 @@
-/* demo.h - the parts of `weir demo`: who sends what, and how it is shown.
+/* demo.h - the parts of `weir demo`: an API with a gateway before it, or a show in the terminal.
  *
- * The traffic is made up, the limits are real: every request goes through libweir on the clock of a
- * private table.  Made-up users have a name, a habit, and one rule that they are there to show.
+ * In the terminal the traffic is made up, and the limits are real: every request goes through
+ * libweir on the clock of a private table.  Made-up users have a name, a habit, and one rule that
+ * they are there to show.
  *
  * Threads: one.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_CLI_DEMO_H
 #define WEIR_CLI_DEMO_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <weir/weir.h>
+#include "cli.h"
 
-extern const char cli_demo_rules[]; /* examples/rules/demo.yaml, embedded */
+/* examples/rules/demo.yaml and terminal.yaml, embedded. */
+extern const char cli_demo_rules[];
+extern const char cli_terminal_rules[];
+
+/* ---- demo_gateway.c ---- */
+
+enum cli_exit demo_gateway(const char *rules, const char *table, double seconds);
+
+/* ---- demo_api.c: what there is to limit ---- */
+
+/* Serves at ctx, an address, and never returns. */
+void demo_api(void *ctx);
+/* The first port from `from` on at which one can listen on 127.0.0.1; 0: there is none. */
+uint32_t demo_free_port(uint32_t from);
+
+/* ---- demo_terminal.c ---- */
+
+WEIR_MUST_CHECK int demo_terminal(const char *rules, const char *table, double seconds);
 
 /* ---- demo_traffic.c ---- */
 

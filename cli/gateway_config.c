@@ -35,13 +35,16 @@ static const char **field_of(struct gateway_texts *texts, const struct setting *
 static const char *absolute(struct gateway *gateway, enum kind kind, struct weir_str text,
                             const char *folder)
 {
-    char path[GATEWAY_PATH_LEN];
     bool is_word = weir_str_eq(text, WEIR_STR("off")) ||
                    (kind == PROGRAM && memchr(text.ptr, '/', text.len) == NULL);
     if (kind == TEXT || text.len == 0 || text.ptr[0] == '/' || is_word)
         return gateway_copy(gateway, text);
-    int len = snprintf(path, sizeof(path), "%s/%.*s", folder, WEIR_STR_ARG(text));
-    return len < 0 || (size_t)len >= sizeof(path) ? "" : gateway_copy(gateway, weir_str_of(path));
+    size_t room = strlen(folder) + 1 + text.len + 1;
+    char *path = weir_arena_array(&gateway->arena, room, 1, 1);
+    if (path == NULL)
+        return "";
+    snprintf(path, room, "%s/%.*s", folder, WEIR_STR_ARG(text));
+    return path;
 }
 
 /* ---- the file ---- */

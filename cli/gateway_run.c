@@ -250,7 +250,7 @@ static int bury(struct run *run)
 
 static void handle(struct run *run, int number)
 {
-    if (number == SIGTERM || number == SIGINT || number == SIGQUIT)
+    if (number == SIGTERM || number == SIGINT || number == SIGQUIT || number == SIGALRM)
         end_all(run, number);
     else if (number == SIGHUP)
         reload(run);
@@ -308,7 +308,7 @@ static enum cli_exit check_rules(const struct gateway *gateway)
 
 enum cli_exit gateway_run(struct gateway *gateway, const struct gateway_life *life)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGCHLD};
+    static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD};
     struct run run = {.gateway = gateway, .life = life};
     sigset_t signals, before;
     enum cli_exit status = check_rules(gateway);

@@ -15,7 +15,7 @@ def test_valid_rules_are_counted(tmp_path):
 
 
 def test_the_sample_rules_are_valid_without_a_warning():
-    done = weir("check", ROOT / "examples/rules/demo.yaml")
+    done = weir("check", ROOT / "examples/rules/terminal.yaml")
     assert done.returncode == DONE and done.stdout == "8 rules in 1 domain: ok\n"
 
 

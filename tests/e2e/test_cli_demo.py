@@ -1,4 +1,4 @@
-"""weir demo: it runs, fits a terminal, stops when asked, and leaves nothing behind.
+"""weir demo --terminal: it runs, fits a terminal, stops when asked, and leaves nothing behind.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -15,7 +15,7 @@ RULES = ["everyone", "coupon", "upload", "search", "login", "message", "report",
 
 
 def test_without_a_terminal_it_prints_lines_and_a_table(tmp_path):
-    done = weir("demo", "--seconds", "1.5", env=dict(TMPDIR=str(tmp_path)))
+    done = weir("demo", "--terminal", "--seconds", "1.5", env=dict(TMPDIR=str(tmp_path)))
     assert done.returncode == DONE and done.stderr == ""
     assert "\033" not in done.stdout
     assert re.search(r"^ *\d+\.\d{3} s  \w+ ", done.stdout, re.M)
@@ -26,7 +26,7 @@ def test_without_a_terminal_it_prints_lines_and_a_table(tmp_path):
 
 
 def test_an_interrupt_ends_it_with_the_totals(tmp_path):
-    process = subprocess.Popen([WEIR, "demo"], stdout=subprocess.PIPE, text=True,
+    process = subprocess.Popen([WEIR, "demo", "--terminal"], stdout=subprocess.PIPE, text=True,
                                env=dict(os.environ, TMPDIR=str(tmp_path)))
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -37,7 +37,7 @@ def test_an_interrupt_ends_it_with_the_totals(tmp_path):
 
 def test_in_a_terminal_each_frame_is_drawn_over_the_last():
     controller, terminal = pty.openpty()
-    process = subprocess.Popen([WEIR, "demo", "--seconds", "1"], stdout=terminal, stderr=terminal)
+    process = subprocess.Popen([WEIR, "demo", "--terminal", "--seconds", "1"], stdout=terminal, stderr=terminal)
     os.close(terminal)
     output = b""
     while True:
@@ -59,9 +59,9 @@ def test_in_a_terminal_each_frame_is_drawn_over_the_last():
 
 
 def test_rules_may_be_changed_while_it_runs(tmp_path):
-    text = (ROOT / "examples/rules/demo.yaml").read_text()
+    text = (ROOT / "examples/rules/terminal.yaml").read_text()
     path = rules_file(tmp_path, text)
-    process = subprocess.Popen([WEIR, "demo", "--seconds", "3", "--rules", path], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([WEIR, "demo", "--terminal", "--seconds", "3", "--rules", path], stdout=subprocess.PIPE, text=True)
     process.stdout.readline()
     time.sleep(0.2)
     path.write_text(text.replace("requests_per_unit: 40", "requests_per_unit: 41"))
@@ -70,5 +70,5 @@ def test_rules_may_be_changed_while_it_runs(tmp_path):
 
 
 def test_bad_rules_are_told(tmp_path):
-    done = weir("demo", "--rules", rules_file(tmp_path, "domain: [\n"))
+    done = weir("demo", "--terminal", "--rules", rules_file(tmp_path, "domain: [\n"))
     assert done.returncode == NO and "rules.yaml:" in done.stderr

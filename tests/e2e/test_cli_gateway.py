@@ -1,0 +1,126 @@
+"""weir gateway, before anything runs: what it writes, and what it refuses to.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import pytest
+
+from weir_cli import DONE, NO, USAGE, WORLD, rules_file, weir
+
+UPSTREAM = "http://127.0.0.1:3000"
+
+
+@pytest.fixture
+def module(tmp_path):
+    """Stands where the module would; --print looks for a file and does not open it."""
+    path = tmp_path / "ngx_http_weir_module.so"
+    path.write_text("")
+    return path
+
+
+def conf_of(module, *flags):
+    done = weir("gateway", "--module", module, "--print", *flags)
+    assert done.returncode == DONE, done.stderr
+    return [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+
+def refusal(module, *flags, status=USAGE):
+    done = weir("gateway", "--module", module, "--print", *flags)
+    assert done.returncode == status and done.stdout == ""
+    return done.stderr
+
+
+def test_two_flags_are_enough(tmp_path, module):
+    rules = rules_file(tmp_path)
+    conf = conf_of(module, "--rules", rules, "--upstream", UPSTREAM)
+    for line in (f'load_module "{module}";', f'weir_rules "{rules}";', 'listen "127.0.0.1:8000";', 'location "/" {',
+                 "weir_limit on;", 'server "127.0.0.1:3000";', 'proxy_pass "http://weir_0";', "daemon off;"):
+        assert line in conf
+
+
+def test_every_flag_is_in_the_configuration(tmp_path, module):
+    conf = conf_of(module, "--rules", rules_file(tmp_path), "--upstream", f"{UPSTREAM},http://[::1]:3001", "--listen",
+                   "127.0.0.1:81,unix:/run/x.sock", "--table", "/dev/shm/t", "--table-size", "1m", "--domain", "api",
+                   "--headers", "legacy,ietf-11", "--body", "problem", "--trusted-proxies", "10.0.0.0/8, ::1", "--workers",
+                   "3", "--access-log", "off", "--include", "/x.conf", "--tls-cert", "/c.pem", "--tls-key", "/k.pem")
+    for line in ('server "[::1]:3001";', 'listen "127.0.0.1:81" ssl http2;', 'listen "unix:/run/x.sock" ssl http2;',
+                 'weir_table "/dev/shm/t" "size=1m";', 'weir_limit on "domain=api";', 'weir_headers "legacy" "ietf-11";',
+                 'weir_body "problem";', 'weir_trusted_proxies "10.0.0.0/8" "::1";', 'worker_processes "3";',
+                 "access_log off;", 'include "/x.conf";', 'ssl_certificate "/c.pem";', 'ssl_certificate_key "/k.pem";'):
+        assert line in conf
+
+
+def test_an_https_upstream_is_verified_and_hears_its_own_name(tmp_path, module):
+    conf = conf_of(module, "--rules", rules_file(tmp_path), "--upstream", "https://api.example.com/v2", "--upstream-ca",
+                   "/ca.pem")
+    for line in ('server "api.example.com:443";', 'proxy_pass "https://weir_0/v2";', "proxy_ssl_verify on;",
+                 'proxy_ssl_name "api.example.com";', 'proxy_set_header Host "api.example.com";',
+                 'proxy_ssl_trusted_certificate "/ca.pem";'):
+        assert line in conf
+
+
+def test_a_file_has_upstreams_and_routes(tmp_path, module):
+    rules_file(tmp_path)
+    path = tmp_path / "gateway.yaml"
+    path.write_text("""\
+routes:
+  - {path: /, upstream: api}
+  - {path: /admin/, upstream: "http://unix:/run/admin.sock", domain: admin, user: $remote_user, include: auth.conf}
+  - {path: /static/, limit: off, include: static.conf}
+rules: rules.yaml
+upstreams:
+  api: [http://127.0.0.1:3000, http://127.0.0.1:3001]
+  same: [http://127.0.0.1:3000, http://127.0.0.1:3001]
+""")
+    conf = conf_of(module, "--config", path)
+    for line in (f'weir_rules "{tmp_path}/rules.yaml";', 'weir_limit on "domain=admin";', 'weir_user "$remote_user";',
+                 f'include "{tmp_path}/auth.conf";', "weir_limit off;", 'server "unix:/run/admin.sock";'):
+        assert line in conf
+    assert 'listen "[::1]:9";' in conf_of(module, "--config", path, "--listen", "[::1]:9")     # flags go first
+
+
+@pytest.mark.parametrize("flags, words", [
+    ([], "--rules PATH is missing"),
+    (["--rules", "r.yaml"], "--upstream URL is missing"),
+    (["--rules", "r.yaml", "--upstream", "127.0.0.1:3000"], "an upstream is a URL"),
+    (["--rules", "r.yaml", "--upstream", "http://"], "no host"),
+    (["--rules", "r.yaml", "--upstream", "http://a;b"], "a host has letters"),
+    (["--rules", "r.yaml", "--upstream", "http://a,https://b"], "same scheme"),
+    (["--rules", "r.yaml", "--upstream", UPSTREAM, "--tls-cert", "c"], "go together"),
+    (["--rules", "r.yaml", "--upstream", UPSTREAM, "--domain", "a$b"], "has a $"),
+    (["--rules", "r.yaml", "--upstream", UPSTREAM, "--access-log", "a\nb"], "control character"),
+])
+def test_what_makes_no_sense_is_told(module, flags, words):
+    assert words in refusal(module, *flags)
+
+
+@pytest.mark.parametrize("text, words", [
+    ("rules: r.yaml\nrouts: []\n", "gateway.yaml:2:1: 'routs' is not known here; did you mean 'routes'?"),
+    ("rules: r.yaml\nroutes: {}\n", "gateway.yaml:2:9: routes are a list"),
+    ("rules: r.yaml\nroutes:\n- {path: x, upstream: http://a}\n", "gateway.yaml:3:3: a route has a path"),
+    ("rules: r.yaml\nroutes:\n- {path: /}\n", "gateway.yaml:3:3: a route has an upstream"),
+    ("rules: r.yaml\nroutes:\n- {path: /, upstream: nope}\n", "an upstream is a URL"),
+    ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a, limit: perhaps}\n", "limit is on or off"),
+    ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a, uper: b}\n", "did you mean 'user'?"),
+    ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a}\n- {path: /, upstream: http://b}\n", "same path"),
+    ("rules: [[]]\n", "gateway.yaml:1:9: this should be one value"),
+    ("[]\n", "the file is a map"),
+    ("rules: 'x\n", "gateway.yaml:"),
+])
+def test_a_bad_file_is_told_with_its_place(module, tmp_path, text, words):
+    path = tmp_path / "gateway.yaml"
+    path.write_text(text)
+    assert words in refusal(module, "--config", path)
+
+
+def test_what_is_missing_in_the_world(tmp_path):
+    rules = rules_file(tmp_path)
+    done = weir("gateway", "--rules", rules, "--upstream", UPSTREAM, "--module", tmp_path / "no.so")
+    assert done.returncode == WORLD and "no.so" in done.stderr and "--module" in done.stderr
+    done = weir("gateway", "--config", tmp_path / "no.yaml")
+    assert done.returncode != DONE and "no.yaml" in done.stderr
+
+
+def test_bad_rules_are_told_as_weir_check_tells_them(tmp_path, module):
+    rules = rules_file(tmp_path, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: minutes, requests_per_unit: 1}}\n")
+    done = weir("gateway", "--module", module, "--rules", rules, "--upstream", UPSTREAM)
+    assert done.returncode == NO and f"{rules}:3:" in done.stderr and "did you mean 'minute'?" in done.stderr
