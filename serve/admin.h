@@ -3,7 +3,7 @@
  *     front_admin.c    the connection: who may ask, routes, answers
  *     admin_metrics.c  /metrics, in our names or envoyproxy/ratelimit's
  *     admin_api.c      /rlconfig and /api/v1: routes, rules, keys
- *     admin_enforcement.c, admin_overrides.c, admin_audit.c   what bears their name
+ *     admin_enforcement.c, admin_overrides.c, admin_top.c, admin_audit.c   what bears their name
  *     admin_key.c, admin_body.c   what those have in common
  *
  * Who may ask: with admin_token, who bears it; without, who comes from this host, and names it by
@@ -43,6 +43,7 @@ bool weir_admin_api(struct weir_admin_call *call);
 bool weir_admin_enforcement(struct weir_admin_call *call);
 void weir_admin_overrides(struct weir_admin_call *call);
 void weir_admin_audit(struct weir_admin_call *call);
+void weir_admin_top(struct weir_admin_call *call);
 
 bool weir_admin_is_method(const struct weir_admin_call *call, const char *method);
 /* GET, or HEAD. */
@@ -50,10 +51,13 @@ bool weir_admin_is_get(const struct weir_admin_call *call);
 
 /* The value of a name in the query, as it is written there; ptr is NULL where there is none. */
 struct weir_str weir_admin_param(struct weir_str query, const char *name);
+/* The same as a number, at most `most`; `otherwise` where there is none. */
+uint32_t weir_admin_number(struct weir_str query, const char *name, uint32_t otherwise,
+                           uint32_t most);
 
 __attribute__((format(printf, 2, 3))) void weir_admin_add(struct weir_buf *to, const char *format,
                                                           ...);
-/* A string of JSON, with its quotes. */
+/* A string of JSON, with its quotes.  In what is no UTF-8, odd bytes become U+FFFD. */
 void weir_admin_add_json(struct weir_buf *to, struct weir_str text);
 /* An answer of one line. */
 void weir_admin_say(struct weir_admin_call *call, int status, const char *text);

@@ -65,14 +65,7 @@ static void put_rule(struct weir_buf *to, const struct weir_rule *rule)
 /* ?from=N begins with the Nth: a page has as many as fit. */
 static uint32_t first_of(const struct weir_admin_call *call, uint32_t count)
 {
-    struct weir_str from = weir_admin_param(call->query, "from");
-    uint32_t first = 0;
-    for (size_t i = 0; i < from.len && first < count; i++) {
-        if (from.ptr[i] < '0' || from.ptr[i] > '9')
-            return 0;
-        first = first * 10 + (uint32_t)(from.ptr[i] - '0');
-    }
-    return first;
+    return weir_admin_number(call->query, "from", 0, count);
 }
 
 static void answer_config(struct weir_admin_call *call)
@@ -210,6 +203,7 @@ bool weir_admin_api(struct weir_admin_call *call)
                   {"/api/v1/explain", {"POST"}, answer_explain},
                   {"/api/v1/key", {"GET", "DELETE"}, answer_key},
                   {"/api/v1/overrides", {"GET", "PUT", "DELETE"}, weir_admin_overrides},
+                  {"/api/v1/top", {"GET"}, weir_admin_top},
                   {"/api/v1/audit", {"GET"}, weir_admin_audit}};
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         if (!weir_str_eq(call->path, weir_str_of(routes[i].path)))

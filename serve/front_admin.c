@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
+#include "proto/utf8.h"
 #include "serve/admin.h"
 
 #include <stdarg.h>
@@ -28,6 +29,7 @@ static const char endpoints[] =
     "                          \"expires_in_s\"}; DELETE ends it\n"
     "GET /api/v1/rules/ID/enforcement   how much of what a rule refuses is refused\n"
     "PUT /api/v1/rules/ID/enforcement   {\"percent\"}: 0 is the kill switch; DELETE is 100\n"
+    "GET /api/v1/top           the busiest keys of the last minute; ?limit=N\n"
     "GET /api/v1/audit         the last changes\n"
     "\n"
     "What changes something needs the header X-Weir-Request, of any value.\n";
@@ -49,10 +51,13 @@ void weir_admin_add(struct weir_buf *to, const char *format, ...)
 
 void weir_admin_add_json(struct weir_buf *to, struct weir_str text)
 {
+    bool is_text = weir_utf8_is_valid(text); /* a request's words may be anything */
     weir_buf_add_char(to, '"');
     for (size_t i = 0; i < text.len; i++) {
         unsigned char c = (unsigned char)text.ptr[i];
-        if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
+        if (c >= 0x80 && !is_text)
+            weir_admin_add(to, "\\ufffd");
+        else if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
             weir_admin_add(to, "\\u%04x", c);
         else
             weir_buf_add_char(to, text.ptr[i]);
@@ -105,6 +110,19 @@ struct weir_str weir_admin_param(struct weir_str query, const char *name)
         query = (struct weir_str){.ptr = query.ptr + item, .len = query.len - item};
     }
     return (struct weir_str){0};
+}
+
+uint32_t weir_admin_number(struct weir_str query, const char *name, uint32_t otherwise,
+                           uint32_t most)
+{
+    struct weir_str text = weir_admin_param(query, name);
+    uint64_t number = 0;
+    for (size_t i = 0; i < text.len && number < most; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return otherwise;
+        number = number * 10 + (uint64_t)(text.ptr[i] - '0');
+    }
+    return text.len == 0 ? otherwise : (uint32_t)(number < most ? number : most);
 }
 
 /* ---- who may ask ---- */

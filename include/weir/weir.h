@@ -229,6 +229,20 @@ WEIR_API void weir_key_limit_each(struct weir *w, uint64_t now_ns,
                                   void (*each)(void *ctx, const struct weir_key_limit_view *one),
                                   void *ctx);
 
+/* ---- who asks most ---- */
+
+/* One of the busiest keys of the last minute, over all processes on the table.  Borrowed until the
+ * callback returns.  Numbers are estimates: a busy process tells the table of some decisions
+ * only. */
+struct weir_top_key {
+    const struct weir_key_words *key; /* of weir_throttle(): domain "CL.THROTTLE" */
+    struct weir_str rule_id;          /* empty: none, or one that is not loaded here */
+    uint64_t hits, over_limit;        /* in the last 60 seconds */
+};
+/* The busiest first, at most 256. */
+WEIR_API void weir_top_each(struct weir *w, uint64_t now_ns,
+                            void (*each)(void *ctx, const struct weir_top_key *one), void *ctx);
+
 /* How often rules have been published since weir_open(); 1 after it. */
 WEIR_API uint64_t weir_rules_generation(struct weir *w);
 

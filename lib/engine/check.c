@@ -5,6 +5,7 @@
 #include "engine/key_override.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
+#include "engine/top.h"
 #include "table/key_overrides.h"
 
 static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
@@ -23,6 +24,8 @@ static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64
     out->overall = weir_combine(out->statuses, plan->item_count);
     if (s->engine->options.shadow_mode)
         out->overall = WEIR_CODE_OK; /* the statuses still say what each limit decided */
+    if (weir_top_is_due(s))
+        weir_top_tell(s, plan, out->statuses, now_ns);
 }
 
 static int check_one(struct weir_session *s, const struct weir_published *published,

@@ -100,12 +100,22 @@ struct weir_plan {
     bool is_atomic;
 };
 
+/* When the next decision is told to the table's list of busy keys (top.h). */
+struct weir_top_pace {
+    uint32_t countdown;
+    uint32_t mean; /* of the distances now; 0: none yet */
+    uint64_t told_ns;
+    uint64_t random;
+};
+
 struct weir_session {
     struct weir *engine;
     const struct weir_published *mine;           /* the same as held, for the owner alone */
     _Atomic(const struct weir_published *) held; /* what must not be freed under us */
     struct weir_session *next;                   /* under the engine's lock */
     uint32_t number;                             /* which share of the statistics is ours */
+
+    struct weir_top_pace top;
 
     /* The domain that was asked for last: most callers only ever ask for one.  Of `mine`. */
     const struct weir_domain *domain;

@@ -157,17 +157,6 @@ int weir_key_limit_drop(struct weir_session *s, const struct weir_request *reque
 
 /* ---- showing ---- */
 
-static struct weir_str id_of(const struct weir_published *p, uint32_t stat)
-{
-    uint32_t count = p->rules ? weir_rules_count(p->rules) : 0;
-    for (uint32_t i = 0; i < count && stat != 0; i++) {
-        const struct weir_rule *rule = weir_rules_at(p->rules, i);
-        if (rule->stat == stat)
-            return rule->info.id;
-    }
-    return (struct weir_str){.ptr = "", .len = 0};
-}
-
 void weir_key_limit_each(struct weir *w, uint64_t now_ns,
                          void (*each)(void *ctx, const struct weir_key_limit_view *one), void *ctx)
 {
@@ -179,7 +168,7 @@ void weir_key_limit_each(struct weir *w, uint64_t now_ns,
             continue;
         const struct weir_key_limit_view view = {
             .key = &text.words,
-            .rule_id = id_of(p, o.stat),
+            .rule_id = weir_publish_rule_id(p, o.stat),
             .limit = {.requests_per_unit = o.requests,
                       .is_unlimited = o.is_unlimited,
                       .until_ns = o.until_ns},

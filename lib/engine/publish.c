@@ -131,6 +131,17 @@ void weir_publish_return(struct weir *w, struct weir_published *p)
     pthread_mutex_unlock(&w->lock);
 }
 
+struct weir_str weir_publish_rule_id(const struct weir_published *p, uint32_t stat)
+{
+    uint32_t count = p->rules && stat != 0 ? weir_rules_count(p->rules) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct weir_rule *rule = weir_rules_at(p->rules, i);
+        if (rule->stat == stat)
+            return rule->info.id;
+    }
+    return (struct weir_str){.ptr = "", .len = 0};
+}
+
 const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
 {
     _Atomic(struct weir_published *) *current = &s->engine->current;

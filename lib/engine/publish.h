@@ -36,6 +36,9 @@ void weir_publish_fini(struct weir *w);
 struct weir_published *weir_publish_borrow(struct weir *w);
 void weir_publish_return(struct weir *w, struct weir_published *p);
 
+/* The id of the rule that counts under this number; empty: none does, or it is "other". */
+struct weir_str weir_publish_rule_id(const struct weir_published *p, uint32_t stat);
+
 const struct weir_published *weir_publish_hold_anew(struct weir_session *s);
 
 /* The version that this call works with; good until the session's next call. */

@@ -4,6 +4,7 @@
 #include "algo/math.h"
 #include "engine/engine.h"
 #include "engine/identity.h"
+#include "engine/top.h"
 
 #define TAG UINT64_C(0x746c6c2e72696577) /* of the table's format: never changes */
 #define STEP_NS_MAX (UINT64_C(1) << 46)  /* of steps counted in 65536ths */
@@ -102,6 +103,8 @@ static int decide(struct weir_session *s, const struct weir_throttle *throttle, 
         weir_local_look(table, limit, key, now_ns, 0, &verdict);
         refuse_look(limit, &verdict);
     }
+    if (throttle->quantity > 0 && weir_top_is_due(s))
+        weir_top_tell_throttle(s, key, throttle, !verdict.allowed, now_ns);
     bool allowed = verdict.allowed || s->engine->options.shadow_mode;
     *out = (struct weir_throttled){
         .allowed = allowed,

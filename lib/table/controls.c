@@ -23,10 +23,13 @@ uint64_t weir_controls_point(struct weir_controls *out, unsigned char *at, uint6
     uint64_t used = 0;
     *out = (struct weir_controls){
         .override_count = rows(stats_rules / 4, 2 * WEIR_LINE_KEYS, WEIR_KEY_OVERRIDES_MAX),
+        .top_count = rows(stats_rules, 4 * WEIR_LINE_KEYS, WEIR_TOP_KEYS_MAX),
     };
     out->enforcement = carve(at, &used, stats_rules);
     out->override_keys = carve(at, &used, out->override_count * sizeof *out->override_keys);
     out->overrides = carve(at, &used, out->override_count * sizeof *out->overrides);
+    out->top_keys = carve(at, &used, out->top_count * sizeof *out->top_keys);
+    out->top = carve(at, &used, out->top_count * sizeof *out->top);
     return used;
 }
 

@@ -1,7 +1,8 @@
-/* controls.h - what an operator sets while everything runs, for all processes on the table.
+/* controls.h - what an operator sets and sees while everything runs, of all processes on a table.
  *
  *     enforcement    a byte for each number of statistics             here
  *     key overrides  another number for one counter, for a while      key_overrides.h
+ *     top            the busiest counters of the last minute          top.h
  *
  * They lie behind everything else in the file.  Their sizes follow from the number of rules with
  * statistics, which follows from the size of the file: a small table has room for few.  A file of

@@ -23,6 +23,9 @@ struct weir_controls {
     uint64_t *override_keys;
     struct weir_key_override_row *overrides;
     uint32_t override_count;
+    uint32_t top_count;
+    uint64_t *top_keys;
+    struct weir_top_row *top;
 };
 
 struct weir_table {

@@ -156,6 +156,21 @@ struct weir_key_override_row {
 };
 static_assert(sizeof(struct weir_key_override_row) == 256, "four cache lines");
 
+/* What one counter was asked for, of late (table/top.h). */
+struct weir_top_count {
+    uint64_t now;    /* minute 24, count 40 */
+    uint64_t before; /* the same, of an earlier minute */
+};
+struct weir_top_row {
+    struct weir_top_count hits, over;
+    uint64_t described; /* the key whose words the caption has */
+    uint32_t stat;      /* of its rule */
+    uint32_t spare0;
+    uint64_t spare1[2];
+    struct weir_caption caption;
+};
+static_assert(sizeof(struct weir_top_row) == 256, "four cache lines");
+
 #define WEIR_CHUNK_BYTES 65536u
 #define WEIR_UNIT_BYTES 64u
 #define WEIR_EXTENT_UNITS_MAX (UINT64_C(1) << 24)

@@ -384,6 +384,11 @@ bool weir_table_is_linked(const struct weir_table *table)
     return stat(table->path, &st) == 0 && st.st_dev == table->device && st.st_ino == table->inode;
 }
 
+uint64_t weir_table_seed(const struct weir_table *table)
+{
+    return table->nonce;
+}
+
 const struct weir_hash_key *weir_table_hash_key(const struct weir_table *table)
 {
     return &table->header->hash_key;

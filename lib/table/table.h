@@ -54,6 +54,9 @@ WEIR_MUST_CHECK int weir_table_resize(const char *path, const char *new_path,
 
 const struct weir_hash_key *weir_table_hash_key(const struct weir_table *table);
 
+/* 64 bits, drawn by chance when the table was opened. */
+uint64_t weir_table_seed(const struct weir_table *table);
+
 /* The one clock of all processes on this table. */
 uint64_t weir_table_now(struct weir_table *table);
 

@@ -7,6 +7,7 @@ import pathlib
 import sys
 
 import pytest
+import redis
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/conformance"))
@@ -133,6 +134,25 @@ def test_what_was_set_outlives_the_service(tmp_path):
         assert told(ask(weir, "/api/v1/rules/api.user/enforcement"))["percent"] == 40
         assert spend(weir, ("calls", "x")) == 429
         assert told(ask(weir, "/api/v1/audit"))["changes"] == []
+
+
+# ---- who asks most ----
+
+def test_busy_keys_are_listed(tmp_path):
+    with Service(tmp_path, RULES, listeners=("http", "resp", "admin")) as weir:
+        assert told(ask(weir, "/api/v1/top")) == {"keys": []}
+        for _ in range(5):
+            spend(weir, ("user", "often"))
+        spend(weir, ("user", "seldom"), hits=2)
+        redis.Redis(port=weir.port("resp")).execute_command("CL.THROTTLE", b"\xff\x00k", 1, 1, 60)
+        keys = told(ask(weir, "/api/v1/top"))["keys"]
+        assert keys[0] == {"rule": "api.user", "domain": "api", "entries": [{"key": "user", "value": "often"}],
+                           "hits": 5, "over_limit": 2}
+        assert [key["entries"][0]["value"] for key in keys] == ["often", "seldom", "\ufffd\0k"]
+        assert keys[2]["domain"] == "CL.THROTTLE" and keys[2]["rule"] == ""
+        assert len(told(ask(weir, "/api/v1/top?limit=1"))["keys"]) == 1
+        assert len(told(ask(weir, "/api/v1/top?limit=x"))["keys"]) == 3
+        assert change(weir, "/api/v1/top", "DELETE").status == 405
 
 
 # ---- who may ----

@@ -138,6 +138,7 @@ OFFSETS = """
 #include <stdio.h>
 #define H(f) printf(#f " %zu %zu\\n", offsetof(struct weir_table_header, f), sizeof(((struct weir_table_header *)0)->f));
 #define O(f) printf(#f " %zu %zu\\n", offsetof(struct weir_key_override_row, f), sizeof(((struct weir_key_override_row *)0)->f));
+#define T(f) printf(#f " %zu %zu\\n", offsetof(struct weir_top_row, f), sizeof(((struct weir_top_row *)0)->f));
 #define R(f) printf(#f " %zu %zu\\n", offsetof(struct weir_record, f), sizeof(((struct weir_record *)0)->f));
 int main(void) {
 """
@@ -151,7 +152,8 @@ def rows_after(page, heading, columns):
 
 
 @pytest.mark.parametrize("heading, macro, struct", [("Header", "H", "weir_table_header"), ("Records", "R", "weir_record"),
-                                                    ("Overrides of keys", "O", "weir_key_override_row")])
+                                                    ("Overrides of keys", "O", "weir_key_override_row"),
+                                                    ("Busy counters", "T", "weir_top_row")])
 def test_offsets_are_those_of_the_header(heading, macro, struct, tmp_path):
     shown = [(name.strip("`"), int(at), int(size)) for name, at, size in
              rows_after("docs/table-format.md", heading, 3)]

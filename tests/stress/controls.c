@@ -2,7 +2,8 @@
  *
  * Each key may be given one number only, its own: so whatever limit a decision names must be the
  * rule's or that one.  There are more keys than places for overrides: rows change hands all the
- * time.  Afterwards everything can be taken away, and then everything is as the rules say.
+ * time.  Afterwards everything can be taken away, and then everything is as the rules say.  The
+ * list of busy keys is read and written all the while.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
@@ -79,8 +80,22 @@ static void change_one(struct engine *e, uint64_t *random)
     assert_int_equal(err, 0);
 }
 
+static void see_top(void *ctx, const struct weir_top_key *one)
+{
+    (void)ctx;
+    /* Words are a key's own, or missing: never a mixture. */
+    if (one->key->domain.len == 0)
+        return;
+    assert_true(weir_str_eq(one->key->domain, WEIR_STR("t")));
+    assert_int_equal(one->key->entry_count, 1);
+    assert_in_range(one->key->entries[0].value.len, 1, 2);
+    assert_true(one->over_limit <= one->hits);
+}
+
 static void decide_one(struct engine *e, uint64_t *random)
 {
+    if (rig_random(random) % 256 == 0)
+        weir_top_each(e->w, RIG_START_NS, see_top, NULL);
     uint32_t n = (uint32_t)(rig_random(random) % KEYS);
     uint64_t limit = limit_of(e, n, rig_random(random) % 2);
     if (limit != 7 && limit != OWN + n && limit != 0)

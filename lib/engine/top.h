@@ -1,0 +1,28 @@
+/* top.h - which decisions are told to the table's list of busy keys: some of them.
+ *
+ * A session counts down to the next decision that is told, and draws the next distance by chance,
+ * around a mean that is 1 while it decides less than about once in 16 microseconds and grows to 64
+ * where it decides more often.  So a quiet service tells everything, and a busy one pays a
+ * few instructions for each decision.  What is told stands for as many as the mean was.
+ *
+ * Threads: the session's own.  Time: an argument.  Allocation: none.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_TOP_H
+#define WEIR_ENGINE_TOP_H
+
+#include "engine/engine.h"
+
+/* Tells of a request that was decided.  Only for when the countdown has ended. */
+void weir_top_tell(struct weir_session *s, const struct weir_plan *plan,
+                   const struct weir_status *statuses, uint64_t now_ns);
+/* The same for a key of weir_throttle(). */
+void weir_top_tell_throttle(struct weir_session *s, uint64_t key,
+                            const struct weir_throttle *throttle, bool is_over, uint64_t now_ns);
+
+/* Whether this decision is one to be told. */
+static inline bool weir_top_is_due(struct weir_session *s)
+{
+    return __builtin_expect(--s->top.countdown == 0, 0);
+}
+
+#endif
