@@ -22,10 +22,7 @@ def cases(rig):
     for line in done.stdout.splitlines():
         said = json.loads(line)
         yield Case(said["case"], None, said["instructions"], None, "instr.")
-    for title, listener, rules, run in (
-            ("gRPC, 10 streams", "grpc", load.GRPC_RULES, lambda one, n: load.grpc(rig, one, n, 10, connections=1)),
-            ("/check, one at a time", "http", load.HTTP_RULES, lambda one, n: load.http(rig, one, n, 1, connections=1)),
-            ("CL.THROTTLE, 16 deep", "resp", None, lambda one, n: load.resp(rig, one, n, 16, connections=1))):
+    for title, listener, rules, run in load.TYPICAL:
         # From start to end, with few requests and with more: the difference is the requests'.
         few, more = rig.quick((1000, 11000), (100, 200))
         counts = [of_service(rig, listener, rules, run, requests) for requests in (few, more)]
@@ -36,6 +33,6 @@ def of_service(rig, listener, rules, run, requests):
     log = rig.folder / "callgrind.log"
     server = rig.weir(listener, rules, before=["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
                                                f"--log-file={log}"])
-    run(server, requests)
+    run(rig, server, requests, connections=1)
     server.stop()
     return int(re.search(r"Collected : (\d+)", log.read_text(encoding="utf-8"))[1])

@@ -14,8 +14,7 @@ SPREAD = ""
 
 def cases(rig):
     seconds = rig.quick(10, 0.1)
-    for title, listener, rules in (("gRPC", "grpc", load.GRPC_RULES), ("/check", "http", load.HTTP_RULES),
-                                   ("CL.THROTTLE", "resp", None)):
+    for title, listener, rules, _ in load.TYPICAL:
         server = rig.weir(listener, rules)
 
         def measure(rate, listener=listener, server=server):
@@ -25,4 +24,4 @@ def cases(rig):
         for share in "p50", "p99", "p99.9":
             answer, timer = half["answer_ns"][share] / 1000, half["timer_ns"][share] / 1000
             note = f"answer {answer:.1f}, timer {timer:.1f}; {half['rate']:,.0f}/s"
-            yield Case(f"{title}, {share}", None, answer - timer, None, "us", [half], note)
+            yield Case(f"{title.split(',')[0]}, {share}", None, answer - timer, None, "us", [half], note)

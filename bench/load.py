@@ -64,3 +64,11 @@ def resp(rig, server, requests, depth, command=THROTTLE, connections=16, cpus=No
     if not rate:
         sys.exit(f"bench: redis-benchmark\n{said}")
     return float(rate[1])
+
+
+# What stands for each protocol where one kind of load is enough: title, listener, its rules, and the load.
+TYPICAL = (
+    ("gRPC, 10 streams", "grpc", GRPC_RULES, lambda rig, one, n, **more: grpc(rig, one, n, 10, **more)),
+    ("/check, one at a time", "http", HTTP_RULES, lambda rig, one, n, **more: http(rig, one, n, 1, **more)),
+    ("CL.THROTTLE, 16 deep", "resp", None, lambda rig, one, n, **more: resp(rig, one, n, 16, **more)),
+)

@@ -191,8 +191,8 @@ static __attribute__((noinline, cold)) bool first(struct weir_call *c, const str
 }
 
 /* A key with a slot.  True: done. */
-static bool again(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
-                  union weir_u16b value)
+static inline bool again(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
+                         union weir_u16b value)
 {
     /* A limit that needed an extent before it was lowered still has it. */
     if (c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER &&
@@ -216,7 +216,8 @@ static __attribute__((noinline, cold)) void apply_wide(struct weir_call *c,
     while (!weir_wide_apply(c, home, slot, value));
 }
 
-static void apply(struct weir_call *c, uint64_t key)
+/* One copy for each operation below, which need not ask then what it is. */
+static inline __attribute__((always_inline)) void apply(struct weir_call *c, uint64_t key)
 {
     struct weir_home home = weir_slots_locate(c->table, key);
     weir_slots_prefetch(&home);
