@@ -9,8 +9,8 @@ help:     ## this list
 build:    ## compile everything; the program is build/weir
 	@tools/setup build test && tools/build build
 
-run: build ## a live demonstration in the terminal
-	@build/weir demo --terminal
+run: build ## a small API, the gateway before it, and what to try with curl
+	@build/weir demo
 
 test:     ## all tests, also under the sanitizers
 	@tools/setup build test peers && tools/test

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct settings {
@@ -31,7 +32,8 @@ static int write_rules(struct rules_file *out, const char *text)
                        tmp != NULL ? tmp : "/tmp");
     if (len < 0 || (size_t)len >= sizeof(file.folder)) /* a very long TMPDIR */
         snprintf(file.folder, sizeof(file.folder), "/tmp/weir-demo-XXXXXX");
-    if (mkdtemp(file.folder) == NULL)
+    /* nginx's workers, who may be somebody else, read it again when it changes. */
+    if (mkdtemp(file.folder) == NULL || chmod(file.folder, 0755) != 0)
         return WEIR_ERR_IO;
     snprintf(file.path, sizeof(file.path), "%s/demo.yaml", file.folder);
     *out = file;

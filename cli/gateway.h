@@ -16,6 +16,8 @@
 #include "base/arena.h"
 #include "base/buf.h"
 
+#include <pwd.h>
+
 #define GATEWAY_ROUTES_MAX 256
 #define GATEWAY_UPSTREAMS_MAX 256
 #define GATEWAY_SERVERS_MAX 64 /* of one upstream */
@@ -83,6 +85,16 @@ bool gateway_add_route(struct gateway *gateway, const char *path, const char *up
 
 /* The whole nginx.conf.  False: a value cannot be written there, *why says which. */
 bool gateway_write_nginx(struct weir_buf *out, const struct gateway *gateway, const char **why);
+
+/* Root starts nginx, which then works as somebody with fewer rights: this one.  NULL: as who we
+ * are. */
+const struct passwd *gateway_user(void);
+
+/* ---- gateway_log.c ---- */
+
+/* Makes the access log one that nginx can open.  *pipe_fd, -1 at first, may become one that nginx
+ * must inherit.  False: said why not. */
+bool gateway_log_begin(struct gateway *gateway, int *pipe_fd);
 
 /* ---- gateway_run.c ---- */
 

@@ -9,7 +9,6 @@
 #include "base/str.h"
 
 #include <grp.h>
-#include <pwd.h>
 #include <stdarg.h>
 #include <unistd.h>
 
@@ -94,18 +93,21 @@ static void put_list(struct writer *w, const char *name, const char *list)
 
 /* ---- the parts ---- */
 
-/* Root starts nginx, which then works as somebody with fewer rights. */
-static void put_user(struct writer *w)
+const struct passwd *gateway_user(void)
 {
     static const char *const users[] = {"www-data", "nginx", "nobody"};
-    for (size_t i = 0; geteuid() == 0 && i < CLI_COUNT_OF(users); i++) {
-        const struct passwd *user = getpwnam(users[i]);
-        const struct group *group = user != NULL ? getgrgid(user->pw_gid) : NULL;
-        if (group == NULL)
-            continue;
-        put(w, "user %s %s;\n", users[i], group->gr_name);
-        return;
-    }
+    const struct passwd *user = NULL;
+    for (size_t i = 0; geteuid() == 0 && user == NULL && i < CLI_COUNT_OF(users); i++)
+        user = getpwnam(users[i]);
+    return user;
+}
+
+static void put_user(struct writer *w)
+{
+    const struct passwd *user = gateway_user();
+    const struct group *group = user != NULL ? getgrgid(user->pw_gid) : NULL;
+    if (group != NULL)
+        put(w, "user %s %s;\n", user->pw_name, group->gr_name);
 }
 
 static void put_top(struct writer *w)

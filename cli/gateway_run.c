@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -35,20 +36,18 @@ struct run {
     char folder[64];
     char conf[96], pid[96];
     pid_t children[CHILDREN]; /* 0: not running */
+    int log_fd;               /* or -1; see gateway_log.c */
     bool is_ending;
     time_t ends_at;
 };
 
 /* ---- before the start ---- */
 
-/* Where weir itself lies, without its name. */
-static void own_folder(char out[GATEWAY_PATH_LEN])
+/* Where weir itself lies. */
+static void own_path(char out[GATEWAY_PATH_LEN])
 {
     ssize_t len = readlink("/proc/self/exe", out, GATEWAY_PATH_LEN - 1);
     out[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(out, '/');
-    if (slash != NULL)
-        *slash = '\0';
 }
 
 bool gateway_find_module(struct gateway *gateway)
@@ -57,7 +56,10 @@ bool gateway_find_module(struct gateway *gateway)
     static const char *const places[] = {"/nginx/" MODULE, "/../lib/nginx/modules/" MODULE};
     char folder[GATEWAY_PATH_LEN], path[2 * GATEWAY_PATH_LEN];
     const char *module = gateway->set.module;
-    own_folder(folder);
+    own_path(folder);
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
     for (size_t i = 0; module == NULL && i < CLI_COUNT_OF(places); i++) {
         snprintf(path, sizeof(path), "%s%s", folder, places[i]);
         if (access(path, R_OK) == 0)
@@ -152,9 +154,11 @@ static void exec_nginx(const struct run *run)
 static void exec_admin(const struct run *run)
 {
     const struct gateway_texts *set = &run->gateway->set;
-    execl("/proc/self/exe", "weir", "serve", "--rules", set->rules, "--table", set->table,
-          "--table-size", set->table_size, "--grpc", "off", "--http", "off", "--resp", "off",
-          "--admin", set->admin, (char *)NULL);
+    char self[GATEWAY_PATH_LEN];
+    own_path(self);
+    execl(self, "weir", "serve", "--rules", set->rules, "--table", set->table, "--table-size",
+          set->table_size, "--grpc", "off", "--http", "off", "--resp", "off", "--admin", set->admin,
+          "--log-level", "warn", (char *)NULL);
     cli_complain("gateway: weir serve: %s", strerror(errno));
 }
 
@@ -224,7 +228,8 @@ static void reload(struct run *run)
 {
     if (run->life->reload != NULL && !run->life->reload(run->life->ctx, run->gateway))
         cli_complain("gateway: the old configuration stays");
-    else if (gateway_find_module(run->gateway) && write_conf(run))
+    else if (gateway_find_module(run->gateway) && gateway_log_begin(run->gateway, &run->log_fd) &&
+             write_conf(run))
         tell(run, NGINX, SIGHUP);
     tell(run, ADMIN, SIGHUP);
 }
@@ -306,22 +311,44 @@ static enum cli_exit check_rules(const struct gateway *gateway)
     return cli_exit_of(err);
 }
 
+/* nginx's workers read the rules again when they change, as whoever they are. */
+static void warn_of_rules(const struct gateway *gateway)
+{
+    const struct passwd *user = gateway_user();
+    int status = 0;
+    if (user == NULL)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool can_read = setgroups(0, NULL) == 0 && setgid(user->pw_gid) == 0 &&
+                        setuid(user->pw_uid) == 0 && access(gateway->set.rules, R_OK) == 0;
+        _exit(can_read ? 0 : 1);
+    }
+    if (pid > 0 && waitpid(pid, &status, 0) == pid && status != 0)
+        cli_complain("gateway: %s may not read %s: when it changes, send a SIGHUP", user->pw_name,
+                     gateway->set.rules);
+}
+
 enum cli_exit gateway_run(struct gateway *gateway, const struct gateway_life *life)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGALRM, SIGCHLD};
-    struct run run = {.gateway = gateway, .life = life};
+    struct run run = {.gateway = gateway, .life = life, .log_fd = -1};
     sigset_t signals, before;
     enum cli_exit status = check_rules(gateway);
     if (status != CLI_DONE)
         return status;
-    if (!gateway_find_module(gateway) || !make_folder(&run))
+    if (!gateway_find_module(gateway) || !gateway_log_begin(gateway, &run.log_fd) ||
+        !make_folder(&run))
         return CLI_WORLD;
+    warn_of_rules(gateway);
     sigemptyset(&signals);
     for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++)
         sigaddset(&signals, numbers[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     status = begin(&run, &signals);
     sigprocmask(SIG_SETMASK, &before, NULL);
+    if (run.log_fd >= 0)
+        close(run.log_fd);
     nftw(run.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return status;
 }

@@ -1,0 +1,306 @@
+"""weir gateway at work: real nginx, the admin listener beside it, signals, and the demonstration.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import contextlib
+import http.client
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import urllib.request
+
+import pytest
+
+from nginx_rig import PATIENCE_S, App, can_connect, free_port, request, wait_for
+from weir_cli import DONE, ROOT, WEIR, WORLD
+
+RULES = """\
+domain: api
+descriptors:
+  - key: remote_address
+    id: address
+    rate_limit: {unit: day, requests_per_unit: 3}
+"""
+
+
+class Gateway:
+    """A running `weir gateway`, or another command that starts one."""
+
+    def __init__(self, *flags, rules=RULES, command="gateway", files=None, stdout=None, user=None):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-gateway-test-"))
+        self.folder.chmod(0o777)
+        (self.folder / "tmp").mkdir(mode=0o777)
+        (self.folder / "tmp").chmod(0o777)
+        for name, text in {"rules.yaml": rules, **(files or {})}.items():
+            self.write(name, text)
+        self.port, self.admin = free_port(), free_port()
+        if command == "gateway":
+            flags = ["--rules", self.folder / "rules.yaml", "--listen", f"127.0.0.1:{self.port}", "--admin",
+                     f"127.0.0.1:{self.admin}", "--table", self.folder / "table", "--table-size", "1m", *flags]
+        self.out = open(self.folder / "out", "w+", encoding="utf-8")
+        self.process = subprocess.Popen([WEIR, command, *map(str, flags)], stdout=stdout or self.out,
+                                        stderr=self.out, user=user, cwd="/", env=dict(os.environ, TMPDIR=str(self.folder / "tmp")))
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+
+    def said(self):
+        return (self.folder / "out").read_text(encoding="utf-8")
+
+    def wait_ready(self):
+        wait_for(lambda: self.process.poll() is not None or (can_connect(self.port) and can_connect(self.admin)),
+                 "the gateway listens")
+        assert self.process.poll() is None, self.said()
+        return self
+
+    def ask(self, path="/", **headers):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            return request(connection, path, **headers)
+
+    def children(self, name):
+        """The processes of this name that the gateway has started."""
+        done = subprocess.run(["pgrep", "-P", str(self.process.pid), name], capture_output=True, text=True)
+        return [int(pid) for pid in done.stdout.split()]
+
+    def end(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        try:
+            status = self.end()
+            if kind is None:
+                assert not re.search(r"\[(alert|crit|emerg)\]|Sanitizer", self.said()), self.said()
+                assert list((self.folder / "tmp").iterdir()) == [], "it leaves nothing behind"
+                assert status == DONE
+        finally:
+            self.out.close()
+            subprocess.run(["rm", "-rf", self.folder], check=True)
+
+
+def test_requests_within_the_limit_pass_and_the_log_says_so():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        answers = [gateway.ask("/x?y") for _ in range(4)]
+        assert [answer.status for answer in answers] == [200, 200, 200, 429]
+        assert answers[0].headers["X-Ratelimit-Remaining"] == "2" and answers[3].headers["Retry-After"]
+        assert [path for path, _ in app.seen] == ["/x?y"] * 3
+        wait_for(lambda: gateway.said().count("weir=") >= 4, "the access log")
+        assert 'weir=REJECTED rule="address" limit=3 remaining=0' in gateway.said()
+        with urllib.request.urlopen(f"http://127.0.0.1:{gateway.admin}/metrics", timeout=PATIENCE_S) as metrics:
+            assert b'weir_rule_hits_total{rule="address"} 4' in metrics.read()
+
+
+def test_the_upstream_hears_who_asked_and_for_what():
+    heard = {}
+
+    def answer(handler):
+        heard.update(handler.headers)
+        return 200, {}, b"ok"
+    with App(answer) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        gateway.ask("/", Host="shop.example")
+        assert heard["Host"] == "shop.example" and heard["X-Forwarded-For"] == "127.0.0.1"
+        assert heard["X-Forwarded-Proto"] == "http" and "Connection" not in heard
+
+
+def test_routes_upstreams_domains_and_includes(tmp_path):
+    def app_of(name):
+        return App(lambda handler: (200, {}, name + handler.path.encode()))
+    tmp_path.joinpath("ours.conf").write_text('return 200 "ours\\n";\n')
+    tmp_path.joinpath("rules").mkdir()
+    tmp_path.joinpath("rules/one.yaml").write_text(RULES)
+    tmp_path.joinpath("rules/two.yaml").write_text(RULES.replace("domain: api", "domain: other").replace("3}", "1}"))
+    with app_of(b"a") as a, app_of(b"b") as b, app_of(b"c") as c:
+        tmp_path.joinpath("gateway.yaml").write_text(f"""\
+upstreams: {{both: ["http://127.0.0.1:{a.port}", "http://127.0.0.1:{b.port}"]}}
+workers: 1
+routes:
+  - {{path: /, upstream: both}}
+  - {{path: /c/, upstream: "http://127.0.0.1:{c.port}/deep/", domain: other}}
+  - {{path: /free/, upstream: both, limit: off}}
+  - {{path: /ours/, limit: off, include: ours.conf}}
+""")
+        with Gateway("--config", tmp_path / "gateway.yaml", "--rules", tmp_path / "rules", "--domain", "api") as gateway:
+            gateway.wait_ready()
+            assert {gateway.ask("/x").body for _ in range(2)} == {b"a/x", b"b/x"}      # in turns
+            assert gateway.ask("/c/x").body == b"c/deep/x" and gateway.ask("/c/x").status == 429
+            assert gateway.ask("/x").status == 200 and gateway.ask("/x").status == 429
+            assert [gateway.ask("/free/").status for _ in range(5)] == [200] * 5
+            assert gateway.ask("/ours/").body == b"ours\n"
+
+
+def test_a_change_of_the_rules_is_taken_by_itself_and_a_bad_one_is_not():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        assert gateway.ask().headers["X-Ratelimit-Limit"] == "3"
+        gateway.write("rules.yaml", RULES.replace("3}", "30}"))
+        wait_for(lambda: gateway.ask().headers["X-Ratelimit-Limit"] == "30", "new rules")
+        gateway.write("rules.yaml", RULES.replace("day", "dya"))
+        wait_for(lambda: "did you mean 'day'?" in gateway.said(), "a word about bad rules")
+        assert gateway.ask().headers["X-Ratelimit-Limit"] == "30"
+
+
+def test_sighup_takes_another_configuration_and_keeps_the_old_where_it_is_bad():
+    with App() as app, App(lambda handler: (200, {}, b"second")) as second:
+        text = f"routes: [{{path: /, upstream: 'http://127.0.0.1:{app.port}'}}]\n"
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-gateway-test-"))
+        config = folder / "gateway.yaml"
+        config.write_text(text)
+        with Gateway("--config", config, rules=RULES.replace("3}", "3000}")) as gateway:
+            gateway.wait_ready()
+            assert gateway.ask().body == b"app\n"
+            config.write_text(text.replace(str(app.port), str(second.port)))
+            gateway.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: gateway.ask().body == b"second", "the other upstream")
+            config.write_text("routes: 5\n")
+            gateway.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: "the old configuration stays" in gateway.said(), "a refusal")
+            assert gateway.ask().body == b"second"
+        subprocess.run(["rm", "-r", folder], check=True)
+
+
+def test_tls_and_http2(tmp_path):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", tmp_path / "key.pem", "-out",
+                    tmp_path / "cert.pem"], check=True, capture_output=True)
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--tls-cert", tmp_path / "cert.pem",
+                               "--tls-key", tmp_path / "key.pem") as gateway:
+        gateway.wait_ready()
+        done = subprocess.run(["curl", "-s", "--http2", "--cacert", tmp_path / "cert.pem", "-w", "%{http_version}",
+                               f"https://localhost:{gateway.port}/"], capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.stdout == "app\n2"
+        # An https upstream is verified: this gateway is one that nobody vouches for, and then one that somebody does.
+        for ca, status in ((None, 502), (tmp_path / "cert.pem", 200)):
+            flags = ["--upstream", f"https://localhost:{gateway.port}", *(["--upstream-ca", ca] if ca else [])]
+            with Gateway(*flags) as outer:
+                outer.wait_ready()
+                assert outer.ask().status == status
+
+
+def test_when_the_admin_listener_dies_it_comes_back_and_nobody_else_notices():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        [admin] = gateway.children("weir")
+        os.kill(admin, signal.SIGKILL)
+        assert gateway.ask().status == 200
+        wait_for(lambda: gateway.children("weir") not in ([], [admin]), "another admin listener")
+        wait_for(lambda: can_connect(gateway.admin), "it listens")
+
+
+def test_when_nginx_dies_so_does_the_gateway():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        [nginx] = gateway.children("nginx")
+        workers = subprocess.run(["pgrep", "-P", str(nginx)], capture_output=True, text=True).stdout.split()
+        os.kill(nginx, signal.SIGKILL)
+        assert gateway.process.wait(PATIENCE_S) == WORLD and "nginx has ended" in gateway.said()
+        for worker in workers:      # orphans, as after any kill -9 of a master; they are ours to end
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(worker), signal.SIGKILL)
+        gateway.process.returncode = DONE
+
+
+def test_when_the_gateway_is_killed_nothing_stays_behind():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        left = gateway.children("nginx") + gateway.children("weir")
+        assert len(left) == 2
+        gateway.process.kill()
+        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "all have ended")
+        gateway.process.wait()
+        gateway.process.returncode = DONE
+        subprocess.run(["rm", "-rf", *(gateway.folder / "tmp").iterdir()], check=True)
+
+
+def test_a_request_on_its_way_is_finished_when_it_ends():
+    go = threading.Event()
+
+    def answer(handler):
+        go.wait(PATIENCE_S)
+        return 200, {}, b"late"
+    with App(answer) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        got = []
+        asking = threading.Thread(target=lambda: got.append(gateway.ask().body))
+        asking.start()
+        wait_for(lambda: app.seen, "the request at the upstream")
+        gateway.process.send_signal(signal.SIGINT)
+        wait_for(lambda: not can_connect(gateway.port), "no new ones")
+        go.set()
+        asking.join(PATIENCE_S)
+        assert got == [b"late"]
+
+
+def test_an_address_in_use_is_told():
+    with App() as app, Gateway("--upstream", "http://127.0.0.1:1", "--listen", f"127.0.0.1:{app.port}") as gateway:
+        assert gateway.process.wait(PATIENCE_S) == WORLD
+        assert "Address already in use" in gateway.said()
+        gateway.process.returncode = DONE
+        gateway.write("out", "")        # nginx has said [emerg], as it should
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="then the others have shown it already")
+def test_it_runs_for_somebody_who_is_not_root():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", user="nobody") as gateway:
+        gateway.wait_ready()
+        assert [gateway.ask().status for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_the_log_reaches_a_standard_output_that_has_no_name():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", stdout=theirs) as gateway:
+        gateway.wait_ready()
+        gateway.ask("/first")
+        ours.settimeout(PATIENCE_S)
+        assert b'"GET /first HTTP/1.1" 200' in ours.recv(65536)
+        gateway.process.send_signal(signal.SIGHUP)
+        gateway.ask("/second")
+        assert b'"GET /second HTTP/1.1" 200' in ours.recv(65536)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's workers are somebody else")
+def test_root_is_told_where_workers_cannot_read_the_rules():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        (gateway.folder / "rules.yaml").chmod(0o600)
+        with Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--rules", gateway.folder / "rules.yaml") as other:
+            other.wait_ready()
+            assert "may not read" in other.said() and "SIGHUP" in other.said()
+
+
+def test_the_demonstration_shows_what_its_words_promise():
+    with Gateway("--seconds", "40", command="demo") as demo:
+        wait_for(lambda: demo.process.poll() is not None or "Ctrl-C stops" in demo.said(), "the words")
+        said = demo.said()
+        curls = re.findall(r"^  (curl .*?'http://\S+')", said, re.M)
+        assert len(curls) == 3
+        codes = []
+        for curl in curls:
+            quiet = curl.replace("curl ", "curl -s -o /dev/null -w '%{http_code} ' ", 1).replace("-i ", "").replace(
+                r"-w '%{time_total}\n' ", "")
+            codes.append(subprocess.run(quiet, shell=True, capture_output=True, text=True,
+                                        timeout=PATIENCE_S).stdout.split())
+        assert codes[0].count("200") in range(5, 9) and "429" in codes[0] or len(set(codes[0])) == 1
+        assert codes[1] == ["200"] * 8                              # one by one: held, never refused
+        assert codes[2] == ["401"] * 3 + ["429"] * 2
+        wait_for(lambda: "weir=DELAYED" in demo.said(), "a line of one that was held")
+        [rules] = re.findall(r"the rules +(\S+)", said)
+        pathlib.Path(rules).write_text(pathlib.Path(ROOT / "examples/rules/demo.yaml").read_text(encoding="utf-8").replace(
+            "requests_per_unit: 5}", "requests_per_unit: 5000}"), encoding="utf-8")
+        [port] = re.findall(r"the gateway +http://127.0.0.1:(\d+)", said)
+        demo.port = int(port)
+        wait_for(lambda: demo.ask("/hello").headers.get("X-Ratelimit-Limit") != "5", "the change")
+        assert demo.end(signal.SIGINT) == DONE
