@@ -1,6 +1,6 @@
 # The front door.  Every target first installs what is missing (tools/setup), then calls meson or a
 # script; nothing is decided here.
-.PHONY: help build run test bench lint format fuzz coverage install clean
+.PHONY: help build run test bench lint format fuzz soak coverage install clean
 .DEFAULT_GOAL := help
 
 help:     ## this list
@@ -26,6 +26,9 @@ format:   ## let clang-format have its way
 
 fuzz:     ## every fuzz target for FUZZ_SECONDS (60)
 	@tools/setup build test fuzz && tools/fuzz
+
+soak:     ## mixed load for SOAK_SECONDS (300): memory and descriptors stay as they are, nothing leaks
+	@tools/setup build test && tools/soak
 
 coverage: ## line coverage of lib/, at least 90%
 	@tools/setup build test lint && tools/coverage
