@@ -198,9 +198,10 @@ class Watch:
 class Client(BaseClient):
     """A channel of grpcio's.  Closed by itself at the end of `with`."""
 
-    def __init__(self, address, **options):
-        self.channel = grpc.insecure_channel(address, options=[
-            ("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1), *options.items()])
+    def __init__(self, address, credentials=None, **options):
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1), *options.items()]
+        self.channel = grpc.secure_channel(address, credentials, options=options) if credentials \
+            else grpc.insecure_channel(address, options=options)
 
     def unary(self, path, data, timeout=10):
         return self.channel.unary_unary(path)(data, timeout=timeout)

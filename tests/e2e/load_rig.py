@@ -16,6 +16,7 @@ import http.client
 import itertools
 import json
 import pathlib
+import ssl
 import sys
 import threading
 import time
@@ -41,9 +42,11 @@ class NotAnswered(Exception):
 
 
 class GrpcAsker:
-    def __init__(self, address):
-        self.client = Client(address, **{"grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconnect_backoff_ms": 200,
-                                         "grpc.min_reconnect_backoff_ms": 50})
+    def __init__(self, address, ca):
+        self.client = Client(address, ca and grpc.ssl_channel_credentials(ca), **{
+            "grpc.ssl_target_name_override": "weir.test",
+            "grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconnect_backoff_ms": 200,
+            "grpc.min_reconnect_backoff_ms": 50})
 
     def ask(self, user):
         """(code, remaining)"""
@@ -61,8 +64,13 @@ class GrpcAsker:
 
 
 class JsonAsker:
-    def __init__(self, port):
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    def __init__(self, port, ca):
+        if ca:
+            context = ssl.create_default_context(cadata=ca.decode())
+            context.check_hostname = False      # it is asked for by its address
+            self.connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_S, context=context)
+        else:
+            self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
 
     def ask(self, user):
         body = {"domain": "load", "descriptors": [{"entries": [{"key": "user", "value": user}]}]}
@@ -86,17 +94,20 @@ class JsonAsker:
 class Load:
     """Askers in threads of their own, until the end of `with`."""
 
-    def __init__(self, grpc_address, http_port, count=2):
-        self.askers = [GrpcAsker(grpc_address) for _ in range(count)] + [JsonAsker(http_port) for _ in range(count)]
+    def __init__(self, grpc_address, http_port, count=2, ca=None, reconnects=False):
+        """ca: of TLS, PEM; reconnects: each request has a connection of its own."""
+        self.reconnects = reconnects
+        self.make = [lambda: GrpcAsker(grpc_address, ca)] * count + [lambda: JsonAsker(http_port, ca)] * count
         self.numbers = itertools.count()
         self.answers = {}               # user: [(code, remaining)]
         self.answered = self.not_answered = 0
         self.faults = []                # what may not be
         self.lock = threading.Lock()
         self.is_over = threading.Event()
-        self.threads = [threading.Thread(target=self._run, args=(one,)) for one in self.askers]
+        self.threads = [threading.Thread(target=self._run, args=(one,)) for one in self.make]
 
-    def _run(self, asker):
+    def _run(self, make):
+        asker = make()
         try:
             while not self.is_over.is_set():
                 user = f"user {next(self.numbers) // ASKED}"
@@ -104,9 +115,14 @@ class Load:
                 with self.lock:
                     self.answers.setdefault(user, []).append(answer)
                     self.answered += 1
+                if self.reconnects:
+                    asker.close()
+                    asker = make()
                 time.sleep(PAUSE_S)
         except Exception as fault:      # told in check(): a thread has nobody to raise it to
             self.faults.append(fault)
+        finally:
+            asker.close()
 
     def _ask(self, asker, user):
         end = time.monotonic() + PATIENCE_S
@@ -145,5 +161,3 @@ class Load:
         self.is_over.set()
         for one in self.threads:
             one.join()
-        for one in self.askers:
-            one.close()
