@@ -12,6 +12,7 @@
 #include "serve/admin.h"
 #include "table/controls.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -293,6 +294,44 @@ static void put_table(struct weir_buf *to, struct weir *w)
                "Keys that came back from the sketch.", t.sketch_answers);
 }
 
+/* ---- processes ---- */
+
+struct processes {
+    struct weir_process at[WEIR_PROCESSES_MAX];
+    size_t count;
+};
+
+static void collect_process(void *ctx, const struct weir_process *one)
+{
+    struct processes *processes = ctx;
+    processes->at[processes->count++] = *one;
+}
+
+static struct weir_str hex(char text[24], uint64_t number)
+{
+    snprintf(text, 24, "%016" PRIx64, number);
+    return weir_str_of(text);
+}
+
+/* Whoever is attached to the table; a pid may mean several processes, hence the id. */
+static void put_processes(struct weir_buf *to, struct weir *w)
+{
+    struct processes processes = {.count = 0};
+    weir_process_each(w, collect_process, &processes);
+    put_number(to, "weir_processes", "gauge", "Processes on the table.", processes.count);
+    weir_prom_head(to, "weir_process_rules_generation", "gauge",
+                   "How often a process has published rules; equal sums are equal rules.");
+    for (size_t i = 0; i < processes.count; i++) {
+        const struct weir_process *one = &processes.at[i];
+        char id[24], rules[24], pid[24];
+        snprintf(pid, sizeof(pid), "%" PRIu64, one->pid);
+        const struct weir_prom_label labels[] = {{"process", hex(id, one->id)},
+                                                 {"pid", weir_str_of(pid)},
+                                                 {"rules", hex(rules, one->rules)}};
+        weir_prom_sample(to, "weir_process_rules_generation", labels, 3, one->generation);
+    }
+}
+
 static void put_service(struct weir_buf *to, const struct weir_service *service)
 {
     struct weir *w = weir_service_engine(service);
@@ -312,6 +351,7 @@ static void put_service(struct weir_buf *to, const struct weir_service *service)
     put_requests(to, service);
     put_connections(to, service);
     put_table(to, w);
+    put_processes(to, w);
 }
 
 static void put_their_service(struct weir_buf *to, const struct weir_service *service)

@@ -243,6 +243,19 @@ struct weir_top_key {
 WEIR_API void weir_top_each(struct weir *w, uint64_t now_ns,
                             void (*each)(void *ctx, const struct weir_top_key *one), void *ctx);
 
+/* ---- who is attached ---- */
+
+/* A process with an engine on the table.  One that is not seen for 45 seconds is gone. */
+struct weir_process {
+    uint64_t id;         /* drawn by chance: a pid may mean several, in containers */
+    uint64_t pid;        /* in its own namespace */
+    uint64_t generation; /* weir_rules_generation() there */
+    uint64_t rules;      /* a sum over its rules: the same where the same ones are loaded */
+    uint64_t started_ns, published_ns, seen_ns;
+};
+WEIR_API void weir_process_each(struct weir *w,
+                                void (*each)(void *ctx, const struct weir_process *one), void *ctx);
+
 /* How often rules have been published since weir_open(); 1 after it. */
 WEIR_API uint64_t weir_rules_generation(struct weir *w);
 

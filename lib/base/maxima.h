@@ -29,6 +29,7 @@
 
 #define WEIR_KEY_OVERRIDES_MAX 1024 /* counters of a table with a number of their own */
 #define WEIR_TOP_KEYS_MAX 256       /* busy keys that a table lists */
+#define WEIR_PROCESSES_MAX 64       /* attached processes that a table lists */
 
 #define WEIR_LOG_LIMIT_MAX 1000000       /* entries of a sliding_window_log */
 #define WEIR_CONCURRENCY_LIMIT_MAX 16383 /* slots of a concurrency limit */

@@ -39,6 +39,8 @@
 struct weir_published {
     struct weir_rules *rules; /* NULL: there are none, and no domain exists */
     uint64_t generation;
+    uint64_t sum;                /* over the rules: the same in all processes that have them */
+    uint64_t since_ns;           /* when it was published */
     uint32_t holds;              /* readers that are no sessions; under the engine's lock */
     struct weir_published *next; /* in the list of old versions; under the engine's lock */
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/publish.h"
 
+#include "engine/process.h"
+
 #include <stdlib.h>
 
 /* alloc: goes with its rules. */
@@ -57,6 +59,8 @@ int weir_publish(struct weir *w, struct weir_rules *take_rules)
     if (!p)
         return WEIR_ERR_NOMEM;
     p->rules = take_rules;
+    p->sum = weir_process_sum(take_rules);
+    p->since_ns = weir_table_now(w->table);
     for (uint32_t i = 0; i < count; i++) {
         struct weir_rule *rule = weir_rules_at(take_rules, i);
         rule->stat = weir_stats_claim(w->table, rule->stats_id);
@@ -74,6 +78,7 @@ int weir_publish(struct weir *w, struct weir_rules *take_rules)
     }
     weir_publish_sweep(w);
     pthread_mutex_unlock(&w->lock);
+    weir_process_announce(w);
     return 0;
 }
 

@@ -1,11 +1,12 @@
 /* Watching the rules: what is new is loaded and published, what is bad is said once and left.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/process.h"
 #include "engine/publish.h"
 
 #include <time.h>
 
-#define NOTHING_TO_WATCH_MS 3600000
+#define SEEN_EVERY_MS 10000 /* a process that is not seen for longer is thought to be gone */
 
 int weir_watch_fd(struct weir *w)
 {
@@ -57,9 +58,10 @@ static void notice_unlinked(struct weir *w)
 int weir_watch_step(struct weir *w, int *timeout_ms)
 {
     notice_unlinked(w);
-    if (!w->watch) {
-        *timeout_ms = NOTHING_TO_WATCH_MS;
-        return 0;
-    }
-    return weir_rules_watch_step(w->watch, monotonic_ms(), timeout_ms) ? reload(w) : 0;
+    weir_process_announce(w);
+    *timeout_ms = SEEN_EVERY_MS;
+    bool has_changed = w->watch && weir_rules_watch_step(w->watch, monotonic_ms(), timeout_ms);
+    if (*timeout_ms > SEEN_EVERY_MS)
+        *timeout_ms = SEEN_EVERY_MS;
+    return has_changed ? reload(w) : 0;
 }

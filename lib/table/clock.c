@@ -14,6 +14,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/limit.h"
 #include "table/internal.h"
+#include "table/processes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -158,6 +159,7 @@ uint64_t weir_table_now(struct weir_table *table)
                          __ATOMIC_RELAXED);
         correct(table->header, origin, boot);
         origin = read_origin(table->header);
+        weir_process_beat(table, time_at(origin, boot));
     }
     return time_at(origin, boot);
 }

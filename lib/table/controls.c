@@ -30,6 +30,7 @@ uint64_t weir_controls_point(struct weir_controls *out, unsigned char *at, uint6
     out->overrides = carve(at, &used, out->override_count * sizeof *out->overrides);
     out->top_keys = carve(at, &used, out->top_count * sizeof *out->top_keys);
     out->top = carve(at, &used, out->top_count * sizeof *out->top);
+    out->processes = carve(at, &used, WEIR_PROCESSES_MAX * sizeof *out->processes);
     return used;
 }
 

@@ -3,6 +3,7 @@
  *     enforcement    a byte for each number of statistics             here
  *     key overrides  another number for one counter, for a while      key_overrides.h
  *     top            the busiest counters of the last minute          top.h
+ *     processes      who is attached, with which rules                processes.h
  *
  * They lie behind everything else in the file.  Their sizes follow from the number of rules with
  * statistics, which follows from the size of the file: a small table has room for few.  A file of

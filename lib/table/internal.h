@@ -26,6 +26,7 @@ struct weir_controls {
     uint32_t top_count;
     uint64_t *top_keys;
     struct weir_top_row *top;
+    struct weir_process_row *processes;
 };
 
 struct weir_table {
@@ -41,6 +42,8 @@ struct weir_table {
     uint64_t extent_chunks;
     struct weir_controls controls;
     struct weir_table_map map;
+    uint64_t process_id; /* of the row that this process has; 0: none */
+    struct weir_process_row *process_row;
     uint64_t nonce;             /* random; tells this process's claims from others' */
     uint64_t claims;            /* claims made by this process */
     uint64_t extent_hint;       /* where the last extent was found */

@@ -171,6 +171,17 @@ struct weir_top_row {
 };
 static_assert(sizeof(struct weir_top_row) == 256, "four cache lines");
 
+/* A process that is attached (table/processes.h). */
+struct weir_process_row {
+    uint64_t id; /* 0: nobody */
+    uint64_t pid;
+    uint64_t generation;
+    uint64_t rules; /* a sum over them */
+    uint64_t started_ns, published_ns, seen_ns;
+    uint64_t spare;
+};
+static_assert(sizeof(struct weir_process_row) == 64, "a cache line");
+
 #define WEIR_CHUNK_BYTES 65536u
 #define WEIR_UNIT_BYTES 64u
 #define WEIR_EXTENT_UNITS_MAX (UINT64_C(1) << 24)

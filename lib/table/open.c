@@ -10,6 +10,7 @@
 #include "table/controls.h"
 #include "table/extent.h"
 #include "table/internal.h"
+#include "table/processes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -191,6 +192,7 @@ void weir_table_close(struct weir_table *table)
 {
     if (table == NULL)
         return;
+    weir_process_leave(table);
     (void)munmap(table->header, table->map.file_bytes);
     free(table->path);
     free(table);

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import json
 import pathlib
+import re
 import sys
 
 import pytest
@@ -153,6 +154,35 @@ def test_busy_keys_are_listed(tmp_path):
         assert len(told(ask(weir, "/api/v1/top?limit=1"))["keys"]) == 1
         assert len(told(ask(weir, "/api/v1/top?limit=x"))["keys"]) == 3
         assert change(weir, "/api/v1/top", "DELETE").status == 405
+
+
+# ---- who is attached ----
+
+def processes(weir):
+    """{pid: (sum of its rules, generation)}, as /metrics has it."""
+    metrics = read_metrics(ask(weir, "/metrics").text)
+    rows = {}
+    for (name, labels), value in metrics.items():
+        if name == "weir_process_rules_generation":
+            pid, rules = re.search(r'pid="(\d+)",rules="(\w+)"', labels).groups()
+            rows[int(pid)] = (rules, value)
+    assert metrics["weir_processes", None] == len(rows)
+    return rows
+
+
+def test_processes_on_the_table_are_listed(tmp_path):
+    table, folder = tmp_path / "table", tmp_path / "other"
+    folder.mkdir()
+    with Service(tmp_path, RULES, listeners=("admin",), table=table) as weir:
+        with Service(folder, RULES, listeners=("admin",), table=table) as other:
+            seen = processes(weir)
+            assert set(seen) == {weir.process.pid, other.process.pid}
+            assert seen[weir.process.pid] == seen[other.process.pid]
+            other.rules(RULES.replace("requests_per_unit: 3", "requests_per_unit: 4"))
+            other.wait_for("changed")
+            seen = processes(weir)
+            assert seen[other.process.pid][1] == 2 and seen[other.process.pid][0] != seen[weir.process.pid][0]
+        assert set(processes(weir)) == {weir.process.pid}
 
 
 # ---- who may ----

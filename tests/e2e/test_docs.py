@@ -139,6 +139,7 @@ OFFSETS = """
 #define H(f) printf(#f " %zu %zu\\n", offsetof(struct weir_table_header, f), sizeof(((struct weir_table_header *)0)->f));
 #define O(f) printf(#f " %zu %zu\\n", offsetof(struct weir_key_override_row, f), sizeof(((struct weir_key_override_row *)0)->f));
 #define T(f) printf(#f " %zu %zu\\n", offsetof(struct weir_top_row, f), sizeof(((struct weir_top_row *)0)->f));
+#define P(f) printf(#f " %zu %zu\\n", offsetof(struct weir_process_row, f), sizeof(((struct weir_process_row *)0)->f));
 #define R(f) printf(#f " %zu %zu\\n", offsetof(struct weir_record, f), sizeof(((struct weir_record *)0)->f));
 int main(void) {
 """
@@ -153,7 +154,7 @@ def rows_after(page, heading, columns):
 
 @pytest.mark.parametrize("heading, macro, struct", [("Header", "H", "weir_table_header"), ("Records", "R", "weir_record"),
                                                     ("Overrides of keys", "O", "weir_key_override_row"),
-                                                    ("Busy counters", "T", "weir_top_row")])
+                                                    ("Busy counters", "T", "weir_top_row"), ("Processes", "P", "weir_process_row")])
 def test_offsets_are_those_of_the_header(heading, macro, struct, tmp_path):
     shown = [(name.strip("`"), int(at), int(size)) for name, at, size in
              rows_after("docs/table-format.md", heading, 3)]

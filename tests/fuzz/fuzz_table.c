@@ -2,8 +2,8 @@
  *
  * The input is a list of patches to a small valid table: 4 bytes of offset, 1 byte of length
  * (modulo 32), and the bytes.  The top two bits of an offset choose the header, the slots, what
- * lies between them and the extents' first chunk, or the extents, and the rest is modulo that
- * part.  Offsets within the header are patched before its checksum is made anew if the first
+ * lies between them and the extents' first chunk, or the extents and the controls, and the rest is
+ * modulo that part; all three top bits: the controls alone.  Offsets within the header are patched before its checksum is made anew if the first
  * byte of the input is odd, so that what the checksum would have caught is tried as well.
  *
  * Whatever is in the file: attach refuses it, or everything that follows stays within it, and
@@ -13,7 +13,10 @@
 #include "algo/sketch.h"
 #include "base/hash.h"
 #include "store/local.h"
-#include "table/internal.h"
+#include "table/controls.h"
+#include "table/key_overrides.h"
+#include "table/processes.h"
+#include "table/top.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -63,6 +66,37 @@ static const char *path_of(const char *what)
     return path[turn];
 }
 
+/* What was written is read back, whatever it is now. */
+static void use_controls(struct weir_table *table, uint64_t now_ns)
+{
+    static const struct weir_key_words words = {
+        .domain = {"d", 1}, .entries = {{{"key", 3}, {"value", 5}}}, .entry_count = 1};
+    struct weir_caption_text text;
+    struct weir_key_override override;
+    struct weir_top_view view;
+    struct weir_process process = {.generation = 1};
+    for (uint64_t key = 1; key < 5; key++) {
+        const struct weir_top_hit hit = {.key = key, .weight = key, .random = key << 60};
+        override = (struct weir_key_override){
+            .key = key, .name = key, .until_ns = now_ns + 1000, .requests = 7};
+        if (weir_key_override_put(table, &override, &words, now_ns) == 0)
+            (void)weir_key_override_find(table, key, now_ns, &override);
+        (void)weir_key_override_rate(table, key, (uint32_t)key);
+        uint32_t row = weir_top_add(table, &hit, now_ns);
+        if (row != WEIR_TOP_NOWHERE)
+            weir_top_describe(table, row, key, &words);
+    }
+    for (uint32_t i = 0; i < WEIR_KEY_OVERRIDES_MAX; i++) {
+        (void)weir_key_override_at(table, i, now_ns, &override, &text);
+        (void)weir_top_at(table, i, now_ns, &view, &text);
+        (void)weir_process_at(table, i, now_ns, &process);
+    }
+    (void)weir_key_override_drop(table, 2, 0, now_ns);
+    (void)weir_enforced_percent(table, 1);
+    weir_process_tell(table, &process, now_ns);
+    weir_process_beat(table, now_ns);
+}
+
 static void use(struct weir_table *table, uint64_t now_ns)
 {
     for (uint64_t key = 0; key < 2 * SPECS; key++) {
@@ -87,6 +121,7 @@ static void use(struct weir_table *table, uint64_t now_ns)
         if (weir_local_renew(table, &limit, hash, now_ns, 1, &mark) != 0)
             mark = 0;
     }
+    use_controls(table, now_ns);
     uint32_t stat = weir_stats_claim(table, 99);
     weir_stats_add(table, stat, 3, WEIR_COUNTER_OVER_LIMIT, 1);
     (void)weir_stats_read(table, stat, WEIR_COUNTER_OVER_LIMIT);
@@ -133,6 +168,8 @@ static size_t place_of(uint32_t offset, const struct weir_table_map *map)
     const size_t from[] = {0, map->slots_at, map->records_at, map->extents_at};
     const size_t to[] = {WEIR_PAGE, map->sketch_at, map->extents_at + 4096, map->file_bytes};
     uint32_t part = offset >> 30;
+    if (part == 3 && offset & 0x20000000)
+        return map->controls_at + (offset & 0x1fffffff) % (map->file_bytes - map->controls_at);
     return from[part] + (offset & 0x3fffffff) % (to[part] - from[part]);
 }
 
