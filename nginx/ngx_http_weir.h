@@ -173,6 +173,8 @@ ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r);
 /* Keeps a decision.  NULL: no memory; what it took was given back. */
 ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_request_t *r, ngx_uint_t stages,
                                            const struct weir_decision *decision, uint64_t now_ns);
+/* The status of the answer is known. */
+void ngx_http_weir_settle(ngx_http_weir_record_t *record, ngx_uint_t http_status);
 
 /* ngx_http_weir_hold.c */
 /* Whether a request may wait so long. */

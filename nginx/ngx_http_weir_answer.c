@@ -109,6 +109,8 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
 static ngx_int_t filter(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
+    for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
+        ngx_http_weir_settle(one, r->headers_out.status);
     if (record == NULL || record->is_dry || (record->lines.len == 0 && record->lists.len == 0))
         return next_filter(r);
     bool is_refused = record->verdict == NGX_HTTP_WEIR_REJECTED;
@@ -201,10 +203,21 @@ static ngx_int_t refuse_with_body(ngx_http_request_t *r, const ngx_http_weir_loc
     return ngx_http_send_response(r, conf->status, &content_type, &value);
 }
 
+/* Who asks first whether to send a body is not told to go on.  Whether it sends it all the same
+ * cannot be known, so the connection ends here. */
+static void forget_expectation(ngx_http_request_t *r)
+{
+    if (r->headers_in.expect == NULL || r->expect_tested)
+        return;
+    r->expect_tested = 1;
+    r->keepalive = 0;
+}
+
 ngx_int_t ngx_http_weir_refuse(ngx_http_request_t *r, const struct weir_decision *decision)
 {
     ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     ngx_int_t rc;
+    forget_expectation(r);
     if (is_grpc(r))
         rc = refuse_grpc(r);
     else if (conf->body == NGX_HTTP_WEIR_BODY_HTML || has_error_page(r, conf->status))

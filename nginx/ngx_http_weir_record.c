@@ -11,13 +11,18 @@
 
 /* ---- the end ---- */
 
-/* The status that the client saw; 0: none, for it did not wait. */
-static int status_of(ngx_http_request_t *r)
+/* The answer is known: before its client sees it, so that the next request finds what was given
+ * back. */
+void ngx_http_weir_settle(ngx_http_weir_record_t *record, ngx_uint_t http_status)
 {
-    ngx_uint_t status = r->err_status ? r->err_status : r->headers_out.status;
-    return status == NGX_HTTP_CLIENT_CLOSED_REQUEST ? 0 : (int)status;
+    if (record->ticket_count == 0)
+        return;
+    uint64_t now_ns = weir_now(record->main->engine);
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++)
+        weir_settle(record->main->worker->session, &record->tickets[i], (int)http_status, now_ns);
 }
 
+/* What is left is given back: all of a request that left before its turn, else its slots. */
 static void end(void *data)
 {
     ngx_http_weir_record_t *record = data;
@@ -26,16 +31,13 @@ static void end(void *data)
         ngx_del_timer(record->renew);
     if (record->is_held)
         worker->held--;
+    else
+        ngx_http_weir_settle(record, 0); /* unless there was an answer */
     if (record->ticket_count == 0)
         return;
     uint64_t now_ns = weir_now(record->main->engine);
-    for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
-        if (record->is_held) /* it left before its turn */
-            weir_release(worker->session, &record->tickets[i], now_ns);
-        else
-            weir_settle(worker->session, &record->tickets[i], status_of(record->request), now_ns);
-    }
-    record->ticket_count = 0;
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++)
+        weir_release(worker->session, &record->tickets[i], now_ns);
 }
 
 /* ---- long requests ---- */

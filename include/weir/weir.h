@@ -86,9 +86,9 @@ WEIR_API void weir_check_many(struct weir_session *s, const struct weir_request 
  * deadline, does nothing. */
 WEIR_API void weir_release(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_ns);
 
-/* The same at the end of a request that was answered: slots come back, a place in a queue was used,
- * and hits are given back unless their limit counts this HTTP status (0: nobody waited for it; they
- * count then). */
+/* The answer to a request is known: its place in a queue was used, and hits are given back unless
+ * their limit counts this HTTP status (0: nobody waited for it; they count then).  Slots stay in
+ * the ticket, until it is released. */
 WEIR_API void weir_settle(struct weir_session *s, struct weir_ticket *ticket, int http_status,
                           uint64_t now_ns);
 

@@ -125,13 +125,15 @@ void weir_release(struct weir_session *s, struct weir_ticket *ticket, uint64_t n
 void weir_settle(struct weir_session *s, struct weir_ticket *ticket, int http_status,
                  uint64_t now_ns)
 {
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < ticket->count && i < WEIR_PLACES_MAX; i++) {
         const struct weir_place *place = &ticket->places[i];
-        bool is_used = place->algorithm == WEIR_LEAKY_BUCKET;
-        if (!is_used && !counts(&place->count_if, http_status))
+        if (place->algorithm == WEIR_CONCURRENCY)
+            ticket->places[kept++] = *place;
+        else if (place->algorithm != WEIR_LEAKY_BUCKET && !counts(&place->count_if, http_status))
             give_back(s, ticket, place, now_ns);
     }
-    ticket->count = 0;
+    ticket->count = kept;
 }
 
 int weir_renew(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_ns)

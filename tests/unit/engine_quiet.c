@@ -73,24 +73,12 @@ static const char RULES[] =
     "    rate_limit: {unit: hour, requests_per_unit: 5}\n";
 
 static const char *const ASKED[] = {
-    "fixed=a",
-    "token=a",
-    "leaky=a",
-    "log=a",
-    "counter=a",
-    "sub=a",
-    "slots=a",
-    "several=a",
-    "wild=xxyy",
-    "regex=aaab",
-    "net=2001:db8::1",
-    "named=a",
-    "none=a",
-    "fixed=a +0",
-    "log=a -1",
-    "token=a +99",
-    "several=a -1",
-    "fixed=a; log=a; token=a; slots=b",
+    "fixed=a",     "token=a",         "leaky=a",
+    "log=a",       "counter=a",       "sub=a",
+    "slots=a",     "several=a",       "wild=xxyy",
+    "regex=aaab",  "net=2001:db8::1", "named=a",
+    "none=a",      "fixed=a +0",      "log=a -1",
+    "token=a +99", "several=a -1",    "fixed=a; log=a; token=a; slots=b",
 };
 
 static void no_decision_allocates(void **state)

@@ -204,7 +204,7 @@ static void many_at_once_all_count_until_they_are_answered(void **state)
     assert_int_equal(ask_times(r, "t", "fixed=y", 100), 3);
 }
 
-static void settling_returns_slots_and_keeps_places(void **state)
+static void settling_uses_places_and_leaves_slots_to_be_released(void **state)
 {
     struct rig *r = *state;
     struct weir_ticket a = taken(r, "mixed=x"), b = taken(r, "mixed=x");
@@ -212,6 +212,10 @@ static void settling_returns_slots_and_keeps_places(void **state)
     assert_int_equal(a.renew_ns, 30 * WEIR_NS_PER_S);
     weir_settle(r->s, &a, 403, r->now_ns);
     weir_settle(r->s, &b, 200, r->now_ns);
+    assert_int_equal(a.count, 1);
+    assert_int_equal(ask(r, "t", "mixed=x"), WEIR_CODE_OVER_LIMIT); /* for want of a slot */
+    weir_release(r->s, &a, r->now_ns);
+    weir_release(r->s, &b, r->now_ns);
     struct weir_ticket c = taken(r, "mixed=x");
     assert_int_equal(r->statuses[0].delay_ns, 2 * WEIR_NS_PER_S); /* two places before it */
     ask(r, "t", "mixed=x +0");
@@ -234,7 +238,7 @@ int main(void)
         T(a_forged_ticket_does_no_harm),
         T(hits_are_given_back_unless_the_answer_counts),
         T(many_at_once_all_count_until_they_are_answered),
-        T(settling_returns_slots_and_keeps_places),
+        T(settling_uses_places_and_leaves_slots_to_be_released),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
