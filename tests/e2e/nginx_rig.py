@@ -36,7 +36,7 @@ CONF = """\
 load_module {module};
 {user}
 {main}
-daemon off;
+daemon {daemon};
 worker_processes {workers};
 pid {folder}/pid;
 error_log {folder}/error.log info;
@@ -87,7 +87,7 @@ class Nginx:
     the one server that there would be.  {port} and {folder} in them are filled in."""
 
     def __init__(self, rules=RULES, *, location="", server="", http="", main="", listen="", servers=None, workers=2,
-                 table=None, table_size="8m", files=None, starts=True):
+                 table=None, table_size="8m", files=None, daemon=False, starts=True):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
         self.folder.chmod(0o755)
         self.port = free_port()
@@ -100,12 +100,12 @@ class Nginx:
         servers = SERVER.format(listen=listen, server=server, location=location, **self.fill) \
             if servers is None else servers
         self.parts = dict(
-            module=MODULE, user="user www-data;" if os.getuid() == 0 else "", main=main, workers=workers, http=http,
+            module=MODULE, daemon="on" if daemon else "off", user="user www-data;" if os.getuid() == 0 else "", main=main, workers=workers, http=http,
             engine=f"weir_table {self.table} size={table_size}; weir_rules {self.folder}/rules.yaml;" if rules else "",
             servers=servers, **self.fill)
         self.configure()
         self.process = None
-        self.kills = False
+        self.expects = "^$"
         if starts:
             self.start()
 
@@ -134,6 +134,10 @@ class Nginx:
         return done.returncode == 0, done.stderr
 
     def start(self):
+        if self.parts["daemon"] == "on":
+            subprocess.run(self.command(), check=True, timeout=PATIENCE_S)
+            wait_for(lambda: can_connect(self.port), "nginx listens")
+            return
         self.process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         wait_for(lambda: self.process.poll() is not None or can_connect(self.port), "nginx listens")
         assert self.process.poll() is None, self.process.stderr.read().decode() + self.log()
@@ -152,17 +156,17 @@ class Nginx:
         return self.access()
 
     def signal(self, number):
-        self.process.send_signal(number)
+        os.kill(self.master(), number)
 
     def master(self):
-        return int((self.folder / "pid").read_text())
+        return self.process.pid if self.process else int((self.folder / "pid").read_text())
 
-    def workers(self, master=None):
-        done = subprocess.run(["pgrep", "-P", str(master or self.process.pid)], capture_output=True, text=True)
+    def workers(self):
+        done = subprocess.run(["pgrep", "-P", str(self.master())], capture_output=True, text=True)
         return [int(pid) for pid in done.stdout.split()]
 
     def kill_workers(self):
-        self.kills = True
+        self.expects = r"worker process \d+ exited on signal 9"
         for pid in self.workers():
             os.kill(pid, signal.SIGKILL)
 
@@ -184,6 +188,9 @@ class Nginx:
                                           source_address=(source, 0) if source else None)
 
     def stop(self):
+        if not self.process and (self.folder / "pid").exists():
+            self.signal(signal.SIGQUIT)
+            wait_for(lambda: not (self.folder / "pid").exists(), "it ends")
         if self.process and self.process.poll() is None:
             self.signal(signal.SIGQUIT)
             try:
@@ -193,10 +200,9 @@ class Nginx:
                 raise
 
     def bad_lines(self):
-        """Lines worse than an error, but for nginx's own word on workers that a test has killed."""
-        killed = r"worker process \d+ exited on signal 9" if self.kills else "^$"
+        """Lines worse than an error, but for what a test provokes: `expects`."""
         return [line for line in self.log().splitlines()
-                if re.search(r"\[(alert|crit|emerg)\]", line) and not re.search(killed, line)]
+                if re.search(r"\[(alert|crit|emerg)\]", line) and not re.search(self.expects, line)]
 
     def __enter__(self):
         return self
