@@ -20,6 +20,7 @@ struct settings {
     const char *rules;
     const char *format;
     const char *table;
+    const char *store;
     bool merge_domains;
     bool summary;
     bool check;
@@ -33,6 +34,7 @@ struct replay {
     const char *name; /* of the input, in messages */
     struct weir *engine;
     struct weir_session *session;
+    struct cli_store *store; /* NULL: the table decides */
     struct cli_summary *summary;
     struct cli_expect expect;
     struct weir_request_json parsed;
@@ -80,7 +82,12 @@ static int replay_line(struct replay *r, uint64_t number, struct weir_str line)
         return 0;
     }
     struct weir_decision decision = {.statuses = r->statuses};
-    int err = weir_check(r->session, &r->parsed.request, r->parsed.now_ns, &decision);
+    bool is_store = false;
+    int err = r->store ? cli_store_check(r->store, &r->parsed.request, r->parsed.now_ns, &decision,
+                                         &is_store)
+                       : weir_check(r->session, &r->parsed.request, r->parsed.now_ns, &decision);
+    if (is_store)
+        return err;
     if (err != 0) {
         complain_line(r, number, weir_strerror(err));
         return 0;
@@ -161,6 +168,11 @@ static enum cli_exit open_engine(struct replay *r)
         err = weir_session_open(&r->session, r->engine);
     if (err != 0)
         cli_complain("%s: %s", r->settings->rules, weir_strerror(err));
+    if (err == 0 && r->settings->store != NULL) {
+        err = cli_store_new(&r->store, r->settings->store, r->session);
+        if (err == WEIR_ERR_INVALID)
+            return CLI_USAGE;
+    }
     return cli_exit_of(err);
 }
 
@@ -208,6 +220,7 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
     if (file != NULL && !is_stdin)
         fclose(file);
     cli_summary_free(r->summary);
+    cli_store_free(r->store);
     weir_session_close(r->session);
     weir_close(r->engine);
     weir_request_json_fini(&r->parsed);
@@ -228,6 +241,7 @@ static const struct cli_option options[] = {
     CLI_OPTION(CLI_TEXT, table, "PATH",
                "count in this table, made if there is none; private if not given"),
     CLI_OPTION(CLI_SIZE, table_size, "SIZE", "of a table that is made: 64m if not given"),
+    CLI_OPTION(CLI_TEXT, store, "URL", "decide in Redis instead: redis://HOST:PORT or unix:PATH"),
 };
 
 const struct cli_command cli_command_replay = {

@@ -22,6 +22,18 @@ struct cli_expect {
 void cli_expect_compare(struct cli_expect *all, const char *file, uint64_t line,
                         const struct json_t *expect, const struct weir_decision *decision);
 
+/* ---- replay_store.c: decisions by Redis instead of the table ---- */
+
+struct cli_store; /* opaque: a connection to one Redis */
+
+/* 0, or an error that has been printed. */
+WEIR_MUST_CHECK int cli_store_new(struct cli_store **out, const char *url,
+                                  struct weir_session *session);
+void cli_store_free(struct cli_store *store);
+/* As weir_check().  *is_store: it was the store that failed, and why has been printed. */
+WEIR_MUST_CHECK int cli_store_check(struct cli_store *store, const struct weir_request *request,
+                                    uint64_t now_ns, struct weir_decision *out, bool *is_store);
+
 /* ---- replay_summary.c: what did each rule do? ---- */
 
 struct cli_summary; /* opaque: a hash table of rules */

@@ -30,7 +30,8 @@ extern "C" {
     X(DESCRIPTORS_EMPTY, 11, "rate limit descriptor list must not be empty")                       \
     X(OVERRIDE_UNIT, 12,                                                                           \
       "a limit override needs a unit: second, minute, hour, day, week, month "                     \
-      "or year")
+      "or year")                                                                                   \
+    X(STORE, 13, "the store answered what it should not")
 
 enum weir_err {
 #define WEIR_X(name, number, text) WEIR_ERR_##name = -(number),

@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "rules/address.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* How a value is written.  Numbers of the format: a table outlives the process, so none changes. */
@@ -56,24 +58,55 @@ uint64_t weir_identity_plain(const struct weir_hash_key *key, uint8_t *bytes,
     return weir_siphash13(key, bytes, (size_t)(end - bytes));
 }
 
+/* What of an entry counts: its value, the pattern that it shares, or in *address a prefix of it. */
+static enum kind value_of(const struct weir_match *match, uint32_t i,
+                          const struct weir_rule_limit *limit, struct weir_str *value,
+                          struct cut_address *address)
+{
+    if (match->part[i] == WEIR_PART_SHARED) {
+        *value = match->shared[i];
+        WEIR_ASSERT(value->len <= WEIR_VALUE_LEN_MAX); /* the loader saw to it */
+        return KIND_SHARED;
+    }
+    bool is_cut = match->part[i] == WEIR_PART_PREFIX && cut_address(address, *value, limit);
+    return is_cut ? KIND_ADDRESS : KIND_VALUE;
+}
+
 uint64_t weir_identity_matched(const struct weir_hash_key *key, uint8_t *bytes,
                                const struct weir_entry *entries, uint32_t entry_count,
                                const struct weir_match *match, const struct weir_rule_limit *limit)
 {
     uint8_t *end = bytes;
     for (uint32_t i = 0; i < entry_count; i++) {
-        enum kind kind = KIND_VALUE;
         struct weir_str value = entries[i].value;
         struct cut_address address;
-        if (match->part[i] == WEIR_PART_SHARED) {
-            kind = KIND_SHARED;
-            value = match->shared[i];
-            WEIR_ASSERT(value.len <= WEIR_VALUE_LEN_MAX); /* the loader saw to it */
-        } else if (match->part[i] == WEIR_PART_PREFIX && cut_address(&address, value, limit)) {
-            kind = KIND_ADDRESS;
+        enum kind kind = value_of(match, i, limit, &value, &address);
+        if (kind == KIND_ADDRESS)
             value = (struct weir_str){.ptr = (const char *)&address, .len = sizeof(address)};
-        }
         end = write_entry(end, kind, entries[i].key, value.ptr, value.len);
     }
     return weir_siphash13(key, bytes, (size_t)(end - bytes));
+}
+
+void weir_identity_name(struct weir_name *out, const struct weir_entry *entries,
+                        uint32_t entry_count, const struct weir_match *match,
+                        const struct weir_rule_limit *limit)
+{
+    out->count = entry_count;
+    for (uint32_t i = 0; i < entry_count; i++) {
+        struct weir_redis_entry *entry = &out->entries[i];
+        struct cut_address address;
+        *entry = (struct weir_redis_entry){
+            .key = entries[i].key, .value = entries[i].value, .meaning = WEIR_REDIS_VALUE};
+        enum kind kind = match ? value_of(match, i, limit, &entry->value, &address) : KIND_VALUE;
+        if (kind == KIND_SHARED)
+            entry->meaning = WEIR_REDIS_SHARED;
+        if (kind != KIND_ADDRESS)
+            continue;
+        int len = snprintf(out->addresses[i], sizeof(out->addresses[i]),
+                           "%016" PRIx64 "%016" PRIx64 "/%" PRIu64, address.hi, address.lo,
+                           address.prefix);
+        entry->meaning = WEIR_REDIS_ADDRESS;
+        entry->value = (struct weir_str){.ptr = out->addresses[i], .len = (size_t)len};
+    }
 }

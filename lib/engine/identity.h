@@ -20,6 +20,7 @@
 
 #include "base/hash.h"
 #include "rules/rules.h"
+#include "store/redis/key.h"
 
 #define WEIR_IDENTITY_HEAD 8
 #define WEIR_IDENTITY_MAX                                                                          \
@@ -33,6 +34,20 @@ uint64_t weir_identity_plain(const struct weir_hash_key *key, uint8_t *bytes,
 uint64_t weir_identity_matched(const struct weir_hash_key *key, uint8_t *bytes,
                                const struct weir_entry *entries, uint32_t entry_count,
                                const struct weir_match *match, const struct weir_rule_limit *limit);
+
+/* The entries as a rule sees them, for a store that all hosts share: there a counter is named by
+ * text, because each table has a secret of its own. */
+struct weir_name {
+    uint32_t count;
+    struct weir_redis_entry entries[WEIR_ENTRIES_MAX];
+    char addresses[WEIR_ENTRIES_MAX][40]; /* cut ones, in hexadecimal: "20010db8...0/64" */
+};
+
+/* match NULL: the entries as they are.  What out points to is the caller's, the match's, or in
+ * out. */
+void weir_identity_name(struct weir_name *out, const struct weir_entry *entries,
+                        uint32_t entry_count, const struct weir_match *match,
+                        const struct weir_rule_limit *limit);
 
 /* The counter's name: one for each limit on the same entries. */
 static inline uint64_t weir_identity_key(uint64_t entries_hash, uint64_t tag)

@@ -5,15 +5,8 @@
 #define WEIR_STORE_CALL_H
 
 #include "algo/limit.h"
+#include "store/op.h"
 #include "table/slots.h"
-
-enum weir_op {
-    WEIR_OP_TAKE,
-    WEIR_OP_LOOK,
-    WEIR_OP_GIVE,
-    WEIR_OP_RELEASE, /* of a mark */
-    WEIR_OP_RENEW,   /* of a mark */
-};
 
 struct weir_call {
     struct weir_table *table;

@@ -1,0 +1,101 @@
+-- token_bucket.lua - the instant when it is full again, {s, ns, num}, and the rate that num and all
+-- hits so far were counted at: lib/algo/gcra.h.  Leaky buckets, too: they have one place more.
+--
+-- The caller sends what its hits are worth in time, so nothing is multiplied here.  A counter whose
+-- rule got another rate is left alone: the caller works out what it is at the new rate, and sends
+-- both with the next call, which goes by the new one if the old one is still there.
+--
+-- SPDX-License-Identifier: Apache-2.0
+local TAT = '<I5I4I2I4'
+local TAT_LEN = 15
+
+-- What is in use: from now until it is full, at most cap.
+local function ahead_of(s, ns, num, cap_s, cap_ns, cap_num)
+    if s < now_s or (s == now_s and ns < now_ns) then
+        return 0, 0, 0
+    end
+    s, ns = s - now_s, ns - now_ns
+    if ns < 0 then
+        s, ns = s - 1, ns + E9
+    end
+    if less(cap_s, cap_ns, cap_num, s, ns, num) then
+        return cap_s, cap_ns, cap_num
+    end
+    return s, ns, num
+end
+
+local function add(s, ns, num, more_s, more_ns, more_num, den)
+    s, ns, num = s + more_s, ns + more_ns, num + more_num
+    if num >= den then
+        ns, num = ns + 1, num - den
+    end
+    if ns >= E9 then
+        s, ns = s + 1, ns - E9
+    end
+    return s, ns, num
+end
+
+local function subtract(s, ns, num, less_s, less_ns, less_num, den)
+    if less(s, ns, num, less_s, less_ns, less_num) then
+        return 0, 0, 0
+    end
+    s, ns, num = s - less_s, ns - less_ns, num - less_num
+    if num < 0 then
+        ns, num = ns - 1, num + den
+    end
+    if ns < 0 then
+        s, ns = s - 1, ns + E9
+    end
+    return s, ns, num
+end
+
+-- The low 48 bits of an instant in nanoseconds: with num, the mark of a place in a queue.
+local function low_bits(s, ns)
+    local upper = floor(s / 65536)
+    return ((upper * E9 % 4294967296) * 65536 + (s - upper * 65536) * E9 + ns) % 281474976710656
+end
+
+-- Whether a place may be given back: it is the last of the queue, and has not left.
+local function is_last(record, at, s, ns, num, ahead_s, ahead_ns, ahead_num)
+    local mark, mark_num, step_s, step_ns, step_num = unpack_of('<I6I2I5I4I4', record, at)
+    return low_bits(s, ns) == mark and num == mark_num
+           and not less(ahead_s, ahead_ns, ahead_num, step_s, step_ns, step_num)
+end
+
+kinds[4] = function(key, op, hits, _, record, at)
+    local den, rate, cap_s, cap_ns, cap_num, cost_s, cost_ns, cost_num, more =
+        unpack_of('<I4I4I5I4I4I5I4I4', record, at)
+    local stored = call('GET', key)
+    local old = stored
+    local s, ns, num, old_rate = 0, 0, 0, rate
+    if old then
+        if op ~= RELEASE and #record >= more and sub(record, more, more + TAT_LEN - 1) == old then
+            old = sub(record, more + TAT_LEN)
+        end
+        s, ns, num, old_rate = unpack_of(TAT, old)
+    end
+    local is_past = s < now_s or (s == now_s and ns < now_ns)
+    if old_rate ~= rate and not is_past then
+        return false, old, true
+    end
+    local ahead_s, ahead_ns, ahead_num = ahead_of(s, ns, num, cap_s, cap_ns, cap_num)
+    local allowed = true
+    if op == TAKE or op == LOOK then
+        local next_s, next_ns, next_num =
+            add(ahead_s, ahead_ns, ahead_num, cost_s, cost_ns, cost_num, den)
+        allowed = hits == 0 or not less(cap_s, cap_ns, cap_num, next_s, next_ns, next_num)
+        if allowed then
+            ahead_s, ahead_ns, ahead_num = next_s, next_ns, next_num
+        end
+    elseif op == RELEASE
+           and not is_last(record, more, s, ns, num, ahead_s, ahead_ns, ahead_num) then
+        return false, old
+    else
+        ahead_s, ahead_ns, ahead_num =
+            subtract(ahead_s, ahead_ns, ahead_num, cost_s, cost_ns, cost_num, den)
+    end
+    s, ns, num = add(now_s, now_ns, 0, ahead_s, ahead_ns, ahead_num, den)
+    save(key, op, stored, pack(TAT, s, ns, num, rate), op == TAKE and hits > 0 and allowed,
+         ahead_s + 1)
+    return allowed, old
+end

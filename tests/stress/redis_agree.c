@@ -1,0 +1,384 @@
+/* redis_agree.c - the scripts in a real Redis and the table decide alike, to the nanosecond.
+ *
+ * For each kind of counter: random limits, random requests at random times - at the edges of
+ * windows more often than not, and now and then back in time - sent to both.  Every field of every
+ * answer must be the same.  20,000 requests of each kind by default; WEIR_TEST_SCALE=50 makes that
+ * the million of `make agree`.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "redis_rig.h"
+
+#include "algo/math.h"
+
+#define LIMITS 24u
+#define KEYS 6u /* of each limit */
+#define MARKS 16u
+#define BATCH 200u
+#define REQUESTS 20000u
+
+static struct redis_rig rig;
+
+/* One limit, its own clock, and what was taken of it and not released. */
+struct subject {
+    struct weir_limit limit;
+    uint64_t now_ns;
+    struct {
+        uint64_t mark, hits;
+        uint32_t key;
+    } marks[MARKS];
+    uint32_t mark_count;
+    uint32_t round; /* of its clock, each with keys of its own: random steps reach far */
+};
+
+/* One request, and the table's answer to it. */
+struct asked {
+    struct weir_redis_counter counter;
+    char name[40];
+    uint64_t now_ns;
+    uint64_t mark;
+    struct weir_verdict verdict;
+    bool did;
+};
+
+struct agreement {
+    uint64_t random;
+    struct weir_table *table;
+    struct subject subjects[LIMITS];
+    struct asked asked[BATCH];
+    uint64_t refused, backwards;
+};
+
+static uint64_t below(struct agreement *a, uint64_t n)
+{
+    return rig_random(&a->random) % n;
+}
+
+/* ---- random limits ---- */
+
+static uint32_t random_requests(struct agreement *a, enum weir_algorithm algorithm)
+{
+    static const uint32_t odd[] = {1, 2, 3, 7, 10, 60, 97, 100, 997, 1000, 65537, 1000003};
+    static const uint32_t large[] = {2097151, 2097152, 16777259, 2147483647};
+    if (algorithm == WEIR_SLIDING_WINDOW_LOG)
+        return odd[below(a, 9)];
+    if (algorithm == WEIR_CONCURRENCY)
+        return odd[below(a, 10)];
+    return below(a, 4) > 0 ? odd[below(a, 12)] : large[below(a, 4)];
+}
+
+static struct weir_limit random_limit(struct agreement *a, struct weir_limit_spec spec,
+                                      uint64_t tag)
+{
+    static const uint64_t windows_s[] = {1, 2, 3, 7, 60, 61, 3600, 86400, 604800, 31536000};
+    spec.requests_per_unit = random_requests(a, spec.algorithm);
+    spec.window_s = windows_s[below(a, 10)];
+    spec.burst = below(a, 3) > 0 ? spec.requests_per_unit : 1 + (uint32_t)below(a, 200);
+    if (spec.buckets > 1) { /* that divide every window */
+        static const uint32_t parts[] = {2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64};
+        spec.buckets = parts[below(a, 12)];
+    }
+    /* What takes centuries to fill is refused when rules are loaded. */
+    uint64_t fill_s = spec.window_s / spec.requests_per_unit * spec.burst;
+    if (fill_s > UINT64_C(4000000000))
+        spec.burst = spec.requests_per_unit;
+    return rig_limit(a->table, spec, tag);
+}
+
+/* ---- random times and hits ---- */
+
+/* In sub-windows of many hits the table may count too much for a while after the clock went back
+ * (algo/sub_windows.h), and the script does not. */
+static bool may_go_back(const struct weir_limit *limit)
+{
+    return limit->buckets == 1 || (limit->requests <= 1000 && !limit->count_rejected);
+}
+
+static uint64_t random_time(struct agreement *a, struct subject *s)
+{
+    uint64_t window = s->limit.window_ns, step = window / s->limit.requests + 1;
+    uint64_t part = window / s->limit.buckets;
+    uint64_t edge = s->now_ns - s->now_ns % part + part;
+    switch (below(a, 16)) {
+    case 0:
+    case 1:
+        return s->now_ns;
+    case 2:
+        return s->now_ns + 1;
+    case 3:
+        return s->now_ns + below(a, 3000);
+    case 4:
+    case 5:
+        return s->now_ns + below(a, 2 * step);
+    case 6:
+        return s->now_ns + below(a, 10 * step);
+    case 7:
+    case 8:
+        return s->now_ns + below(a, window / 4);
+    case 9:
+        return edge - 1 + below(a, 3);
+    case 10:
+        return s->now_ns + (below(a, 8) == 0 ? below(a, 4 * window) : 0);
+    case 11:
+        if (below(a, 12) > 0 || !may_go_back(&s->limit))
+            return s->now_ns + 7;
+        a->backwards++;
+        return s->now_ns - below(a, below(a, 2) ? 3 * window : window / 3);
+    default:
+        return s->now_ns + below(a, 1000000);
+    }
+}
+
+static uint64_t random_hits(struct agreement *a, const struct weir_limit *limit)
+{
+    uint64_t most = limit->algorithm == WEIR_SLIDING_WINDOW_LOG ? limit->requests : limit->burst;
+    switch (below(a, 12)) {
+    case 0:
+        return 0;
+    case 1:
+        return most + below(a, 3) - (most > 1);
+    case 2:
+    case 3:
+        return 1 + below(a, most / 2 + 1);
+    case 4:
+        return 1 + below(a, most / 10 + 1);
+    case 5:
+        return limit->requests - below(a, limit->requests);
+    case 6:
+        return below(a, 20) == 0 ? UINT64_MAX >> below(a, 40) : 2;
+    default:
+        return 1 + below(a, 3);
+    }
+}
+
+static void choose_op(struct agreement *a, struct subject *s, struct weir_redis_counter *c,
+                      uint32_t *key)
+{
+    uint64_t chance = below(a, 100);
+    bool has_marks =
+        s->limit.algorithm == WEIR_CONCURRENCY || s->limit.algorithm == WEIR_LEAKY_BUCKET;
+    c->op = chance < 78 || (chance < 84 && s->limit.count_rejected) ? WEIR_OP_TAKE
+            : chance < 84                                           ? WEIR_OP_LOOK
+                                                                    : WEIR_OP_GIVE;
+    if (!has_marks || chance < 60 || s->mark_count == 0)
+        return;
+    uint32_t at = (uint32_t)below(a, s->mark_count);
+    c->op =
+        s->limit.algorithm == WEIR_CONCURRENCY && chance >= 90 ? WEIR_OP_RENEW : WEIR_OP_RELEASE;
+    c->mark = s->marks[at].mark;
+    c->hits = s->marks[at].hits;
+    *key = s->marks[at].key;
+    s->marks[at] = s->marks[--s->mark_count];
+}
+
+/* ---- the table's answer ---- */
+
+static void ask_table(struct agreement *a, struct asked *q, uint64_t key)
+{
+    struct weir_redis_counter *c = &q->counter;
+    switch (c->op) {
+    case WEIR_OP_TAKE:
+        weir_local_take(a->table, c->limit, key, q->now_ns, c->hits, &q->verdict, &q->mark);
+        break;
+    case WEIR_OP_LOOK:
+        weir_local_look(a->table, c->limit, key, q->now_ns, c->hits, &q->verdict);
+        break;
+    case WEIR_OP_GIVE:
+        weir_local_give(a->table, c->limit, key, q->now_ns, c->hits, &q->verdict);
+        break;
+    case WEIR_OP_RELEASE:
+        weir_local_release(a->table, c->limit, key, q->now_ns, c->hits, c->mark);
+        break;
+    case WEIR_OP_RENEW:
+        q->mark = c->mark;
+        q->did = weir_local_renew(a->table, c->limit, key, q->now_ns, c->hits, &q->mark) == 0;
+        break;
+    }
+}
+
+static void keep_mark(struct subject *s, const struct asked *q, uint32_t key)
+{
+    if (q->mark == 0 || s->mark_count == MARKS)
+        return;
+    s->marks[s->mark_count].mark = q->mark;
+    s->marks[s->mark_count].hits = q->counter.hits;
+    s->marks[s->mark_count++].key = key;
+}
+
+/* A microsecond fits a sorted set's score until 2255. */
+#define LATEST_NS UINT64_C(8000000000000000000)
+
+static void step_clock(struct agreement *a, struct subject *s)
+{
+    s->now_ns = random_time(a, s);
+    if (s->now_ns < LATEST_NS)
+        return;
+    s->now_ns = RIG_START_NS;
+    s->mark_count = 0;
+    s->round++;
+}
+
+static void make_request(struct agreement *a, struct asked *q)
+{
+    uint32_t at = (uint32_t)below(a, LIMITS), key = (uint32_t)below(a, KEYS);
+    struct subject *s = &a->subjects[at];
+    *q = (struct asked){.counter = {.limit = &s->limit, .ends = true}};
+    step_clock(a, s);
+    q->now_ns = s->now_ns;
+    q->counter.hits = random_hits(a, &s->limit);
+    choose_op(a, s, &q->counter, &key);
+    int len = snprintf(q->name, sizeof(q->name), "%u:%u:%u", at, key, s->round);
+    q->counter.key = (struct weir_str){.ptr = q->name, .len = (size_t)len};
+    ask_table(a, q, rig_key(s->limit.tag, (uint64_t)s->round << 32 | key));
+    keep_mark(s, q, key);
+    struct weir_redis_call call = {
+        .counters = &q->counter, .count = 1, .is_timed = true, .now_ns = q->now_ns};
+    weir_redis_put_call(&rig.out, rig.how, &call);
+}
+
+/* ---- are they the same? ---- */
+
+static void show(const struct asked *q, const struct weir_verdict *v, const char *who)
+{
+    printf("# %s: allowed %d remaining %" PRIu64 " reset %" PRIu64 " retry %" PRIu64
+           " delay %" PRIu64 " before %" PRIu64 " (%s op %d hits %" PRIu64 " at %" PRIu64
+           " L %u W %" PRIu64 " B %u N %u)\n",
+           who, v->allowed, v->remaining, v->reset_after_ns, v->retry_after_ns, v->delay_ns,
+           v->before, q->name, (int)q->counter.op, q->counter.hits, q->now_ns,
+           q->counter.limit->requests, q->counter.limit->window_ns, q->counter.limit->burst,
+           q->counter.limit->buckets);
+}
+
+static bool is_same(const struct weir_verdict *a, const struct weir_verdict *b)
+{
+    return a->allowed == b->allowed && a->limit == b->limit && a->remaining == b->remaining &&
+           a->reset_after_ns == b->reset_after_ns && a->retry_after_ns == b->retry_after_ns &&
+           a->delay_ns == b->delay_ns && a->before == b->before;
+}
+
+static void compare(struct agreement *a, struct asked *q)
+{
+    struct weir_redis_counter *c = &q->counter;
+    uint64_t now_ns = 0;
+    redis_rig_next(&rig);
+    if (rig.nodes[0].type == WEIR_REDIS_ERROR)
+        fail_msg("%.*s", WEIR_STR_ARG(redis_rig_text(&rig)));
+    int err = weir_redis_answer_read(rig.reader, rig.nodes, rig.count, c, 1, &now_ns);
+    bool has_verdict = c->op != WEIR_OP_RELEASE && c->op != WEIR_OP_RENEW;
+    bool agrees = err == 0 && now_ns == q->now_ns;
+    if (has_verdict)
+        agrees = agrees && is_same(&c->verdict, &q->verdict) && c->new_mark == q->mark;
+    else if (c->op == WEIR_OP_RENEW)
+        agrees = agrees && c->is_charged == q->did && (!q->did || c->new_mark == q->mark);
+    if (!agrees) {
+        show(q, &q->verdict, "table");
+        show(q, &c->verdict, "redis");
+        fail_msg("error %d; marks %" PRIx64 ", %" PRIx64, err, q->mark, c->new_mark);
+    }
+    a->refused += has_verdict && !c->verdict.allowed;
+}
+
+static void agree_on(struct weir_limit_spec spec)
+{
+    static struct agreement a;
+    static uint64_t tag;
+    const struct weir_table_geometry geometry = {.file_bytes = UINT64_C(256) << 20};
+    a = (struct agreement){.random = rig_seed() ^ (tag << 32)};
+    a.table = rig_open(NULL, &geometry);
+    weir_table_trust_callers(a.table);
+    for (uint32_t i = 0; i < LIMITS; i++) {
+        spec.round_up = i % 2;
+        spec.count_rejected = i % 4 >= 2 && spec.algorithm != WEIR_TOKEN_BUCKET &&
+                              spec.algorithm != WEIR_LEAKY_BUCKET &&
+                              spec.algorithm != WEIR_CONCURRENCY;
+        a.subjects[i].limit = random_limit(&a, spec, ++tag);
+        a.subjects[i].now_ns = RIG_START_NS + below(&a, a.subjects[i].limit.window_ns);
+    }
+    uint64_t requests = rig_scaled(REQUESTS, BATCH);
+    for (uint64_t done = 0; done < requests; done += BATCH) {
+        for (uint32_t i = 0; i < BATCH; i++)
+            make_request(&a, &a.asked[i]);
+        redis_rig_send(&rig);
+        for (uint32_t i = 0; i < BATCH; i++)
+            compare(&a, &a.asked[i]);
+    }
+    weir_table_close(a.table);
+    assert_true(a.refused > requests / 50 && a.backwards > 0);
+}
+
+static void fixed_window_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_FIXED_WINDOW});
+}
+
+static void sliding_counter_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_COUNTER});
+}
+
+static void sub_windows_agree(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_COUNTER, .buckets = 2});
+}
+
+static void sliding_log_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_LOG});
+}
+
+static void token_bucket_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET});
+}
+
+static void token_bucket_at_intervals_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET, .refill_interval = true});
+}
+
+static void leaky_bucket_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_LEAKY_BUCKET});
+}
+
+static void concurrency_agrees(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_CONCURRENCY});
+}
+
+static int start(void **state)
+{
+    (void)state;
+    redis_rig_start(&rig);
+    redis_rig_load(&rig);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    redis_rig_stop(&rig);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(fixed_window_agrees, start, stop),
+        cmocka_unit_test_setup_teardown(sliding_counter_agrees, start, stop),
+        cmocka_unit_test_setup_teardown(sub_windows_agree, start, stop),
+        cmocka_unit_test_setup_teardown(sliding_log_agrees, start, stop),
+        cmocka_unit_test_setup_teardown(token_bucket_agrees, start, stop),
+        cmocka_unit_test_setup_teardown(token_bucket_at_intervals_agrees, start, stop),
+        cmocka_unit_test_setup_teardown(leaky_bucket_agrees, start, stop),
+        cmocka_unit_test_setup_teardown(concurrency_agrees, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

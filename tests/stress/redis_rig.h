@@ -1,0 +1,152 @@
+/* redis_rig.h - a real redis-server of the test's own, and a plain conversation with it.
+ *
+ *     struct redis_rig rig;
+ *     redis_rig_start(&rig);
+ *     weir_redis_put_call(&rig.out, rig.how, &call);      any number of commands
+ *     redis_rig_send(&rig);
+ *     redis_rig_next(&rig);                               the reply: rig.nodes, rig.count
+ *
+ * It listens on a unix socket in a folder of its own, keeps nothing on disk, and ends with us.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_TESTS_REDIS_RIG_H
+#define WEIR_TESTS_REDIS_RIG_H
+
+#include "base/str.h"
+#include "store/redis/reply.h"
+#include "store_rig.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define REDIS_RIG_OUT_MAX (64u << 20)
+
+struct redis_rig {
+    char folder[64];
+    pid_t server;
+    int socket;
+    enum weir_redis_how how;
+    struct weir_buf out;
+    struct weir_redis_reader *reader;
+    const struct weir_redis_node *nodes; /* of the last reply */
+    uint32_t count;
+};
+
+static inline void redis_rig_exec(const char *folder)
+{
+    char path[96];
+    snprintf(path, sizeof(path), "%s/socket", folder);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", path, "--save", "",
+           "--appendonly", "no", "--dir", folder, "--logfile", "log", "--enable-debug-command",
+           "yes", (char *)NULL);
+    _exit(127);
+}
+
+/* The server is there when it lets us in. */
+static inline void redis_rig_connect(struct redis_rig *rig)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    const struct timespec pause = {.tv_nsec = 10000000};
+    snprintf(to.sun_path, sizeof(to.sun_path), "%s/socket", rig->folder);
+    for (int tries = 0; tries < 3000; tries++) {
+        rig->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(rig->socket >= 0);
+        if (connect(rig->socket, (struct sockaddr *)&to, sizeof(to)) == 0)
+            return;
+        close(rig->socket);
+        nanosleep(&pause, NULL);
+    }
+    fail_msg("no redis-server answers at %s", to.sun_path);
+}
+
+static inline void redis_rig_start(struct redis_rig *rig)
+{
+    *rig = (struct redis_rig){.folder = "/tmp/weir-redis-XXXXXX"};
+    assert_non_null(mkdtemp(rig->folder));
+    fflush(stdout);
+    rig->server = fork();
+    assert_true(rig->server >= 0);
+    if (rig->server == 0)
+        redis_rig_exec(rig->folder);
+    redis_rig_connect(rig);
+    weir_buf_init(&rig->out, REDIS_RIG_OUT_MAX);
+    assert_int_equal(weir_redis_reader_new(&rig->reader), 0);
+}
+
+static inline void redis_rig_stop(struct redis_rig *rig)
+{
+    char path[96];
+    int status;
+    kill(rig->server, SIGKILL);
+    assert_int_equal(waitpid(rig->server, &status, 0), rig->server);
+    close(rig->socket);
+    weir_redis_reader_free(rig->reader);
+    weir_buf_fini(&rig->out);
+    snprintf(path, sizeof(path), "%s/socket", rig->folder);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/log", rig->folder);
+    unlink(path);
+    rmdir(rig->folder);
+}
+
+/* All that was put.  Large pipelines would fill both directions: send no more than a few hundred
+ * commands at once. */
+static inline void redis_rig_send(struct redis_rig *rig)
+{
+    assert_false(rig->out.has_failed);
+    for (size_t sent = 0; sent < rig->out.len;) {
+        ssize_t n = send(rig->socket, rig->out.ptr + sent, rig->out.len - sent, MSG_NOSIGNAL);
+        assert_true(n > 0 || errno == EINTR);
+        sent += n > 0 ? (size_t)n : 0;
+    }
+    weir_buf_cut(&rig->out, 0);
+}
+
+static inline void redis_rig_next(struct redis_rig *rig)
+{
+    char bytes[65536];
+    int got;
+    while ((got = weir_redis_reader_next(rig->reader, &rig->nodes, &rig->count)) == 0) {
+        ssize_t n = recv(rig->socket, bytes, sizeof(bytes), 0);
+        assert_true(n > 0);
+        assert_int_equal(weir_redis_reader_feed(rig->reader, bytes, (size_t)n), 0);
+    }
+    assert_int_equal(got, 1);
+}
+
+/* The text of the last reply, if it is one. */
+static inline struct weir_str redis_rig_text(const struct redis_rig *rig)
+{
+    return weir_redis_node_str(rig->reader, &rig->nodes[0]);
+}
+
+/* Words separated by blanks. */
+static inline void redis_rig_ask(struct redis_rig *rig, const char *words)
+{
+    struct weir_str args[16];
+    uint32_t count = 0;
+    while (*words != '\0') {
+        size_t len = strcspn(words, " ");
+        assert_true(count < 16);
+        args[count++] = (struct weir_str){.ptr = words, .len = len};
+        words += len + (words[len] == ' ');
+    }
+    weir_redis_put_command(&rig->out, args, count);
+    redis_rig_send(rig);
+    redis_rig_next(rig);
+}
+
+static inline void redis_rig_load(struct redis_rig *rig)
+{
+    weir_redis_put_load(&rig->out, rig->how);
+    redis_rig_send(rig);
+    redis_rig_next(rig);
+    if (rig->nodes[0].type == WEIR_REDIS_ERROR)
+        fail_msg("%.*s", WEIR_STR_ARG(redis_rig_text(rig)));
+}
+
+#endif
