@@ -4,8 +4,11 @@
 #include "engine/atomic.h"
 #include "engine/charge.h"
 #include "engine/combine.h"
+#include "engine/enforce.h"
+#include "engine/key_override.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
+#include "table/key_overrides.h"
 
 #define NAMES_MAX (4u << 20) /* bytes of all names of a request */
 
@@ -32,10 +35,16 @@ static bool is_local(const struct weir_item *item)
     return item->charge_count == 0;
 }
 
-static const struct weir_rule_limit *rule_limit_of(const struct weir_limit *limit)
+/* Some values are shared or cut, and the plan did not keep which: found again.  The charge's limit
+ * may be a copy, but has the tag of the rule's. */
+static const struct weir_rule_limit *match_again(struct weir_redis_request *r,
+                                                 const struct weir_descriptor *d, uint64_t tag)
 {
-    return (const struct weir_rule_limit *)(const void *)((const char *)limit -
-                                                          offsetof(struct weir_rule_limit, limit));
+    uint32_t i = 0;
+    weir_rules_match(r->plan->domain, d->entries, d->entry_count, &r->match);
+    while (r->match.limits[i].limit.tag != tag)
+        i++;
+    return &r->match.limits[i];
 }
 
 static enum weir_redis_part part_of(const struct weir_item *item)
@@ -56,13 +65,10 @@ static void add_counter(struct weir_redis_request *r, const struct weir_item *it
     struct weir_charge *charge = &item->charges[k];
     const struct weir_descriptor *d = item->descriptor;
     const struct weir_domain *domain = r->plan->domain;
-    const struct weir_match *match = NULL;
-    if (item->is_charged) { /* some values are shared or cut: the plan did not keep which */
-        weir_rules_match(domain, d->entries, d->entry_count, &r->match);
-        match = &r->match;
-    }
-    weir_identity_name(&r->name, d->entries, d->entry_count, match,
-                       match ? rule_limit_of(charge->limit) : NULL);
+    const struct weir_rule_limit *matched = NULL;
+    if (item->is_charged)
+        matched = match_again(r, d, charge->limit->tag);
+    weir_identity_name(&r->name, d->entries, d->entry_count, matched ? &r->match : NULL, matched);
     size_t from = r->names.len;
     weir_redis_key_add(&r->names, prefix, weir_domain_name(domain), r->name.entries, r->name.count,
                        charge->limit->tag);
@@ -145,6 +151,10 @@ int weir_redis_request_plan(struct weir_redis_request *r, const struct weir_requ
     weir_buf_cut(&r->names, 0);
     weir_plan_find(s, r->plan);
     weir_plan_fill(s, r->plan, false);
+    if (weir_key_overrides_live(s->engine->table, now_ns))
+        weir_key_override_apply(s, r->plan, now_ns);
+    if (r->plan->is_atomic)
+        weir_atomic_spare(s, r->plan);
     bool is_atomic = r->plan->is_atomic && is_all_local(r->plan);
     for (uint32_t i = 0; i < r->plan->item_count; i++) {
         struct weir_item *item = &r->plan->items[i];
@@ -207,14 +217,27 @@ static void take_looked(struct weir_redis_request *r)
     }
 }
 
+static bool is_allowed(const struct weir_item *item)
+{
+    bool allowed = true;
+    for (uint32_t i = 0; i < item->charge_count; i++)
+        allowed &= item->charges[i].verdict.allowed;
+    return allowed;
+}
+
 void weir_redis_request_decide(struct weir_redis_request *r, struct weir_decision *out)
 {
     for (uint32_t i = 0; i < r->plan->item_count; i++) {
         if (r->is_local[i] && !r->is_looked[i])
             continue;
-        weir_charge_status(&r->plan->items[i], &r->statuses[i]);
-        weir_charge_settle(r->session, &r->plan->items[i], &r->statuses[i]);
+        struct weir_item *item = &r->plan->items[i];
+        if (!is_allowed(item) && weir_enforce_spares(r->session, item))
+            item->is_shadow = true;
+        weir_charge_status(item, &r->statuses[i]);
+        weir_charge_settle(r->session, item, &r->statuses[i]);
+        r->statuses[i].ticket.count = 0; /* it would be released in the table */
     }
+    out->is_denied = false;
     out->statuses = r->statuses;
     out->status_count = r->plan->item_count;
     out->overall = weir_combine(r->statuses, r->plan->item_count);

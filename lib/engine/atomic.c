@@ -10,8 +10,7 @@ static bool takes_part(const struct weir_item *item)
     return item->charge_count > 0 && !item->is_shadow && !item->is_refund;
 }
 
-/* Whose refusal would not be enforced takes no part in the others' fate. */
-static void spare_some(const struct weir_session *s, struct weir_plan *plan)
+void weir_atomic_spare(const struct weir_session *s, struct weir_plan *plan)
 {
     for (uint32_t i = 0; i < plan->item_count; i++) {
         struct weir_item *item = &plan->items[i];
@@ -93,7 +92,7 @@ static void take_all(struct weir_session *s, struct weir_plan *plan, uint64_t no
 void weir_atomic_decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                         struct weir_status *statuses)
 {
-    spare_some(s, plan);
+    weir_atomic_spare(s, plan);
     look_at_all(s, plan, now_ns, statuses);
     if (weir_combine(statuses, plan->item_count) == WEIR_CODE_OK)
         take_all(s, plan, now_ns, statuses);

@@ -15,6 +15,9 @@
 
 #include "engine/engine.h"
 
+/* Whose refusal would not be enforced takes no part in the others' fate: it is in shadow mode. */
+void weir_atomic_spare(const struct weir_session *s, struct weir_plan *plan);
+
 /* Decides all items of the plan together; statuses: one for each. */
 void weir_atomic_decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                         struct weir_status *statuses);

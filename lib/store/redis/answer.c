@@ -133,8 +133,8 @@ static bool rescale(struct asked *a)
         return false;
     if (rate_of(a->stored.ptr) == a->limit.requests)
         return true;
-    struct weir_tat state = read_tat(a->stored.ptr);
-    weir_tat_rescale(&state, a->now_ns, &a->limit, rate_of(a->stored.ptr));
+    struct weir_tat state =
+        weir_tat_rescale(read_tat(a->stored.ptr), a->now_ns, &a->limit, rate_of(a->stored.ptr));
     memcpy(r->from, a->stored.ptr, sizeof(r->from));
     uint8_t *at = weir_redis_put(r->to, state.ns / WEIR_NS_PER_S, 5);
     at = weir_redis_put(at, state.ns % WEIR_NS_PER_S, 4);
