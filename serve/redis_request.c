@@ -116,15 +116,15 @@ static void point_to_names(struct weir_redis_request *r)
 }
 
 /* Decides by the table, or looks. */
-static void ask_table(struct weir_redis_request *r, uint32_t i, uint64_t now_ns)
+static void ask_table(struct weir_redis_request *r, uint32_t i)
 {
     struct weir_item *item = &r->plan->items[i];
     if (!r->plan->is_atomic || !takes_part(item)) {
-        weir_charge_alone(r->session, item, now_ns, &r->statuses[i]);
+        weir_charge_alone(r->session, item, r->now_ns, &r->statuses[i]);
         return;
     }
     r->is_looked[i] = true;
-    add_stand_in(r, part_of(item), weir_charge_look(r->session, item, now_ns));
+    add_stand_in(r, part_of(item), weir_charge_look(r->session, item, r->now_ns));
 }
 
 static bool is_all_local(const struct weir_plan *plan)
@@ -134,6 +134,29 @@ static bool is_all_local(const struct weir_plan *plan)
             return false;
     }
     return true;
+}
+
+/* Each item's counters, unless the table decides it.  An atomic request of which that is true of
+ * all items is the table's as a whole. */
+static void ask_for_items(struct weir_redis_request *r, struct weir_str prefix)
+{
+    bool is_atomic = r->plan->is_atomic, is_whole = is_atomic && is_all_local(r->plan);
+    for (uint32_t i = 0; i < r->plan->item_count; i++) {
+        struct weir_item *item = &r->plan->items[i];
+        r->is_local[i] = is_local(item);
+        r->is_looked[i] = false;
+        if (is_whole)
+            continue;
+        if (r->is_local[i])
+            ask_table(r, i);
+        for (uint32_t k = 0; k < item->charge_count && !r->is_local[i]; k++)
+            add_counter(r, item, k, prefix);
+        /* Takes no part, but is one of those in quota mode of which not all may be over. */
+        if (is_atomic && item->is_quota && !takes_part(item))
+            add_stand_in(r, WEIR_REDIS_PART_QUOTA, true);
+    }
+    if (is_whole)
+        weir_atomic_decide(r->session, r->plan, r->now_ns, r->statuses);
 }
 
 int weir_redis_request_plan(struct weir_redis_request *r, const struct weir_request *request,
@@ -155,21 +178,7 @@ int weir_redis_request_plan(struct weir_redis_request *r, const struct weir_requ
         weir_key_override_apply(s, r->plan, now_ns);
     if (r->plan->is_atomic)
         weir_atomic_spare(s, r->plan);
-    bool is_atomic = r->plan->is_atomic && is_all_local(r->plan);
-    for (uint32_t i = 0; i < r->plan->item_count; i++) {
-        struct weir_item *item = &r->plan->items[i];
-        r->is_local[i] = is_local(item);
-        r->is_looked[i] = false;
-        if (r->is_local[i] && !is_atomic)
-            ask_table(r, i, now_ns);
-        for (uint32_t k = 0; k < item->charge_count && !r->is_local[i]; k++)
-            add_counter(r, item, k, prefix);
-        /* Takes no part, but is one of those in quota mode of which not all may be over. */
-        if (r->plan->is_atomic && !is_atomic && item->is_quota && !takes_part(item))
-            add_stand_in(r, WEIR_REDIS_PART_QUOTA, true);
-    }
-    if (is_atomic)
-        weir_atomic_decide(s, r->plan, now_ns, statuses);
+    ask_for_items(r, prefix);
     if (r->names.has_failed)
         return WEIR_ERR_TOO_LARGE;
     point_to_names(r);
