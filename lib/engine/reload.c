@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/process.h"
 #include "engine/publish.h"
+#include "rules/match_regex.h"
+#include "rules/tree.h"
 
 #include <time.h>
 
@@ -55,9 +57,24 @@ static void notice_unlinked(struct weir *w)
     w->is_unlinked = !is_linked;
 }
 
+/* A value that takes a regular expression too long is taken to match; somebody should know. */
+static void notice_slow_regexes(struct weir *w)
+{
+    struct weir_published *p = weir_publish_borrow(w);
+    struct weir_regex *all = p->rules ? p->rules->regexes : NULL;
+    unsigned long times;
+    for (const char *pattern; (pattern = weir_regex_next_slow(all, &times));)
+        weir_engine_log(w, WEIR_LEVEL_WARNING,
+                        "the regular expression '%s' has given up %lu times, and that counted as a "
+                        "match: values were made to be slow, or the pattern backtracks too much",
+                        pattern, times);
+    weir_publish_return(w, p);
+}
+
 int weir_watch_step(struct weir *w, int *timeout_ms)
 {
     notice_unlinked(w);
+    notice_slow_regexes(w);
     weir_process_announce(w);
     *timeout_ms = SEEN_EVERY_MS;
     bool has_changed = w->watch && weir_rules_watch_step(w->watch, monotonic_ms(), timeout_ms);

@@ -2,14 +2,19 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "rules/match_regex.h"
 
+#include "base/str.h"
+
 #include <pcre2.h>
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define STEPS_MAX 100000u /* of one match: about a millisecond */
 #define HEAP_KIB_MAX 24u  /* of the interpreter, where there is no JIT; it lies in a scratch */
 #define SCRATCH_BYTES 32768u
+#define TOLD_AGAIN 10 /* when it has given up so many times as often as when it was told last */
 
 struct weir_regex {
     pcre2_code *code;
@@ -17,6 +22,9 @@ struct weir_regex {
     struct weir_regex *next;
     uint32_t len_min; /* of what can match, in characters */
     int first, last;  /* bytes that must be there, or -1 */
+    atomic_ulong gave_up;
+    unsigned long told;                 /* how often it had given up when somebody was last told */
+    char pattern[WEIR_REGEX_SHOWN_LEN]; /* its beginning, to be told */
 };
 
 /* Memory for one match, on the stack of whoever matches. */
@@ -103,6 +111,7 @@ int weir_regex_new(struct weir_regex **out, struct weir_str pattern, char *why, 
     pcre2_set_match_limit(regex->bounds, STEPS_MAX);
     pcre2_set_heap_limit(regex->bounds, HEAP_KIB_MAX);
     learn(regex, pattern);
+    snprintf(regex->pattern, sizeof(regex->pattern), "%.*s", WEIR_STR_ARG(pattern));
     *out = regex;
     return 0;
 }
@@ -116,7 +125,7 @@ static bool may_match(const struct weir_regex *regex, struct weir_str text)
     return regex->last < 0 || memchr(text.ptr, regex->last, text.len);
 }
 
-bool weir_regex_matches(const struct weir_regex *regex, struct weir_str text)
+bool weir_regex_matches(struct weir_regex *regex, struct weir_str text)
 {
     if (!text.ptr)
         text.ptr = "";
@@ -130,7 +139,21 @@ bool weir_regex_matches(const struct weir_regex *regex, struct weir_str text)
     if (!data)
         return true; /* cannot be: the scratch is large enough; but a limit is the safe answer */
     int found = pcre2_match(regex->code, (PCRE2_SPTR)text.ptr, text.len, 0, 0, data, regex->bounds);
+    if (found < 0 && found != PCRE2_ERROR_NOMATCH)
+        atomic_fetch_add_explicit(&regex->gave_up, 1, memory_order_relaxed); /* a number to tell */
     return found != PCRE2_ERROR_NOMATCH;
+}
+
+const char *weir_regex_next_slow(struct weir_regex *list, unsigned long *times)
+{
+    for (struct weir_regex *regex = list; regex; regex = regex->next) {
+        *times = atomic_load_explicit(&regex->gave_up, memory_order_relaxed);
+        if (*times == 0 || *times / TOLD_AGAIN < regex->told)
+            continue;
+        regex->told = *times;
+        return regex->pattern;
+    }
+    return NULL;
 }
 
 void weir_regex_link(struct weir_regex *regex, struct weir_regex **list)

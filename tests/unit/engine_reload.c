@@ -268,6 +268,26 @@ static void a_hundred_reloads_under_traffic_lose_no_decision_and_admit_no_more(v
     rig_close(r);
 }
 
+static void a_regex_that_gives_up_is_told_once_and_again_at_ten_times(void **state)
+{
+    (void)state;
+    struct rig *r = rig_open("domain: t\ndescriptors:\n"
+                             "  - {key: k, value: '^(a+)+\\1$', match: regex, id: evil, "
+                             "rate_limit: {unit: day, requests_per_unit: 1000}}\n",
+                             NULL);
+    int timeout_ms;
+    assert_int_equal(weir_watch_step(r->w, &timeout_ms), 0);
+    assert_null(strstr(r->log, "given up"));
+    for (int i = 1; i <= 30; i++) {
+        ask(r, "t", "k=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab");
+        assert_true(weir_str_eq(r->statuses[0].rule->id, WEIR_STR("evil")));
+        r->log[0] = '\0';
+        assert_int_equal(weir_watch_step(r->w, &timeout_ms), 0);
+        assert_int_equal(strstr(r->log, "'^(a+)+\\1$' has given up") != NULL, i == 1 || i == 10);
+    }
+    rig_close(r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +300,7 @@ int main(void)
         cmocka_unit_test(a_place_taken_at_another_rate_is_forfeited_once_the_queue_has_moved),
         cmocka_unit_test(old_rules_go_when_no_session_holds_them),
         cmocka_unit_test(a_status_borrows_its_rule_until_the_next_call),
+        cmocka_unit_test(a_regex_that_gives_up_is_told_once_and_again_at_ten_times),
         cmocka_unit_test(a_hundred_reloads_under_traffic_lose_no_decision_and_admit_no_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
