@@ -100,7 +100,7 @@ class Load:
         self.make = [lambda: GrpcAsker(grpc_address, ca)] * count + [lambda: JsonAsker(http_port, ca)] * count
         self.numbers = itertools.count()
         self.answers = {}               # user: [(code, remaining)]
-        self.answered = self.not_answered = 0
+        self.answered = self.not_answered = 0       # requests; the latter at the first try
         self.faults = []                # what may not be
         self.lock = threading.Lock()
         self.is_over = threading.Event()
@@ -125,14 +125,15 @@ class Load:
             asker.close()
 
     def _ask(self, asker, user):
-        end = time.monotonic() + PATIENCE_S
+        end, is_first = time.monotonic() + PATIENCE_S, True
         while True:
             try:
                 return asker.ask(user)
             except NotAnswered:
                 assert time.monotonic() < end, "the service does not come back"
                 with self.lock:
-                    self.not_answered += 1
+                    self.not_answered += is_first
+                is_first = False
                 time.sleep(10 * PAUSE_S)
 
     def wait_for_more(self, count):
