@@ -104,6 +104,8 @@ static void set_statsd(struct weir_settings *settings, char *const *environment)
              port != NULL ? port : "8125");
     weir_settings_set(settings, WEIR_SETTING_NUMBER_statsd, text,
                       "USE_STATSD, STATSD_HOST and STATSD_PORT in the environment");
+    weir_settings_set(settings, WEIR_SETTING_NUMBER_statsd_protocol, "tcp",
+                      "USE_STATSD in the environment"); /* STATSD_PROTOCOL comes after us */
 }
 
 static void set_named(struct weir_settings *settings, char *const *environment, size_t number,

@@ -5,6 +5,7 @@
 #include "engine/engine.h"
 #include "engine/publish.h"
 #include "net/datagram.h"
+#include "net/outlet.h"
 #include "proto/text.h"
 #include "serve/service.h"
 
@@ -12,10 +13,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define DATAGRAM_LEN 1400 /* below what Ethernet carries in one piece */
+#define HELD_MAX (1u << 20) /* bytes for a TCP server that is away, or slow */
+#define DATAGRAM_LEN 1400   /* below what Ethernet carries in one piece */
 
 struct weir_statsd {
-    int fd;
+    int fd;                     /* UDP; -1: none */
+    struct weir_outlet *outlet; /* TCP; NULL: none */
+    bool was_connected;
     struct weir_service *service;
     uint64_t rules[WEIR_STATS_RULES_MAX + 1][WEIR_COUNTERS]; /* as last sent, by rule->stat */
     uint64_t values[WEIR_VALUE_PLACES][WEIR_COUNTERS];       /* by their place */
@@ -24,10 +28,12 @@ struct weir_statsd {
     char datagram[DATAGRAM_LEN];
 };
 
-static void send_datagram(struct weir_statsd *statsd)
+static void send_lines(struct weir_statsd *statsd)
 {
     size_t len = weir_text_len(&statsd->text);
-    if (len > 0)
+    if (len > 0 && statsd->outlet != NULL)
+        weir_outlet_put(statsd->outlet, statsd->datagram, len);
+    else if (len > 0)
         (void)weir_datagram_send(statsd->fd, statsd->datagram, len); /* lost is lost */
     statsd->text = weir_text_in(statsd->datagram, sizeof(statsd->datagram));
 }
@@ -57,7 +63,7 @@ static void put(struct weir_statsd *statsd, const char *prefix, struct weir_str 
         if (!statsd->text.has_overflowed)
             return;
         statsd->text = before;
-        send_datagram(statsd);
+        send_lines(statsd);
     }
 }
 
@@ -104,6 +110,20 @@ static void put_values(struct weir_statsd *statsd)
     }
 }
 
+/* What a connection does is worth a line when it changes. */
+static void flush_outlet(struct weir_statsd *statsd)
+{
+    weir_outlet_flush(statsd->outlet);
+    bool is_connected = weir_outlet_is_connected(statsd->outlet);
+    if (is_connected == statsd->was_connected)
+        return;
+    statsd->was_connected = is_connected;
+    WEIR_LOG(weir_service_log(statsd->service), is_connected ? WEIR_LOG_INFO : WEIR_LOG_WARN,
+             is_connected ? "statsd connected" : "statsd connection lost",
+             WEIR_LOG_TEXT("address", weir_service_settings(statsd->service)->statsd),
+             WEIR_LOG_NUMBER("bytes_lost", weir_outlet_lost(statsd->outlet)));
+}
+
 static void flush(void *ctx)
 {
     struct weir_statsd *statsd = ctx;
@@ -120,7 +140,26 @@ static void flush(void *ctx)
         weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD));
     put(statsd, "ratelimit_server.ShouldRateLimit.total_requests", none, "", &statsd->calls,
         weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS));
-    send_datagram(statsd);
+    send_lines(statsd);
+    if (statsd->outlet != NULL)
+        flush_outlet(statsd);
+}
+
+static int open_way(struct weir_statsd *statsd, const struct weir_settings *settings, char *why,
+                    size_t why_len)
+{
+    statsd->fd = -1;
+    if (strcmp(settings->statsd_protocol, "tcp") == 0)
+        return weir_outlet_new(&statsd->outlet, settings->statsd, HELD_MAX, why, why_len);
+    return weir_datagram_open(&statsd->fd, settings->statsd, why, why_len);
+}
+
+static void close_way(struct weir_statsd *statsd)
+{
+    weir_outlet_free(statsd->outlet);
+    if (statsd->fd >= 0)
+        close(statsd->fd);
+    free(statsd);
 }
 
 int weir_statsd_new(struct weir_statsd **out, struct weir_service *service, struct weir_loop *loop,
@@ -135,7 +174,7 @@ int weir_statsd_new(struct weir_statsd **out, struct weir_service *service, stru
         snprintf(why, why_len, "out of memory");
         return WEIR_ERR_NOMEM;
     }
-    int err = weir_datagram_open(&statsd->fd, settings->statsd, why, why_len);
+    int err = open_way(statsd, settings, why, why_len);
     if (err != 0) {
         free(statsd);
         return err;
@@ -147,8 +186,7 @@ int weir_statsd_new(struct weir_statsd **out, struct weir_service *service, stru
     err = weir_loop_every(loop, &timer, (uint32_t)settings->statsd_interval, flush, statsd);
     if (err != 0) {
         snprintf(why, why_len, "%s", weir_strerror(err));
-        close(statsd->fd);
-        free(statsd);
+        close_way(statsd);
         return err;
     }
     *out = statsd;
@@ -160,6 +198,5 @@ void weir_statsd_free(struct weir_statsd *statsd)
     if (statsd == NULL)
         return;
     flush(statsd);
-    close(statsd->fd);
-    free(statsd);
+    close_way(statsd);
 }

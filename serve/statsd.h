@@ -2,9 +2,10 @@
  *
  *     ratelimit.service.rate_limit.<domain>.<path>.total_hits:3|c
  *
- * What has grown since the last time is sent every statsd_interval over UDP, many lines to a
- * datagram; what is lost is lost.  Counts of rules are the table's: where several services share
- * one, let one of them send.
+ * What has grown since the last time is sent every statsd_interval: over UDP, many lines to a
+ * datagram, or over TCP, where a server that is away or slow finds a bounded number of lines when
+ * it comes back.  What is lost is lost.  Counts of rules are the table's: where several services
+ * share one, let one of them send.
  *
  * Threads: the loop's that sends; init and fini while no loop runs.
  * SPDX-License-Identifier: Apache-2.0 */

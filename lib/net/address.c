@@ -237,3 +237,25 @@ int weir_address_listen(struct weir_listener *listener, const char *text, bool i
         return listen_unix(listener, text, is_shared, why, why_len);
     return listen_tcp(listener, text, is_shared, why, why_len);
 }
+
+/* ---- addresses of others ---- */
+
+int weir_address_resolve(const char *address, int socktype, struct addrinfo **found)
+{
+    const char *colon = strrchr(address, ':');
+    char host[HOST_LEN_MAX + 1];
+    size_t len = colon != NULL ? (size_t)(colon - address) : 0;
+    struct addrinfo hints = {.ai_socktype = socktype};
+    if (len == 0 || len > HOST_LEN_MAX) {
+        errno = EDESTADDRREQ;
+        return -1;
+    }
+    bool is_bracketed = address[0] == '[' && address[len - 1] == ']';
+    snprintf(host, sizeof(host), "%.*s", (int)(is_bracketed ? len - 2 : len),
+             address + is_bracketed);
+    if (getaddrinfo(host, colon + 1, &hints, found) != 0) {
+        errno = EHOSTUNREACH;
+        return -1;
+    }
+    return 0;
+}

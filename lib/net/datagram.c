@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/datagram.h"
 
+#include "net/internal.h"
+
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -10,7 +12,6 @@
 #include <unistd.h>
 
 #define UNIX_PREFIX "unix:"
-#define HOST_LEN_MAX 255
 
 /* A socket that sends to that address only; -1 with errno. */
 static int connected(int family, const struct sockaddr *to, socklen_t to_len)
@@ -42,22 +43,10 @@ static int open_unix(const char *path)
 
 static int open_udp(const char *address)
 {
-    const char *colon = strrchr(address, ':');
-    char host[HOST_LEN_MAX + 1];
-    size_t len = colon != NULL ? (size_t)(colon - address) : 0;
-    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *found;
-    if (len == 0 || len > HOST_LEN_MAX) {
-        errno = EDESTADDRREQ;
-        return -1;
-    }
-    bool is_bracketed = address[0] == '[' && address[len - 1] == ']';
-    snprintf(host, sizeof(host), "%.*s", (int)(is_bracketed ? len - 2 : len),
-             address + is_bracketed);
-    if (getaddrinfo(host, colon + 1, &hints, &found) != 0) {
-        errno = EHOSTUNREACH;
-        return -1;
-    }
+    struct addrinfo *found;
     int fd = -1;
+    if (weir_address_resolve(address, SOCK_DGRAM, &found) != 0)
+        return -1;
     for (struct addrinfo *ai = found; ai != NULL && fd < 0; ai = ai->ai_next)
         fd = connected(ai->ai_family, ai->ai_addr, ai->ai_addrlen);
     int err = errno;

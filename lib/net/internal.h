@@ -174,6 +174,11 @@ void weir_loop_enter(struct weir_loop *loop); /* first thing in every callback: 
 void weir_loop_push(struct weir_loop *loop, struct post *post);
 void weir_loop_maybe_done(struct weir_loop *loop);
 
+/* address.c: HOST:PORT of a server; 0, or -1 with errno.  To be freed with freeaddrinfo(). */
+struct addrinfo;
+WEIR_MUST_CHECK int weir_address_resolve(const char *address, int socktype,
+                                         struct addrinfo **found);
+
 /* listener.c */
 void weir_listener_shut(struct weir_listener *listener); /* in the thread of its loop */
 void weir_listener_tell(struct weir_listener *listener, enum weir_net_event event, const char *peer,

@@ -265,3 +265,37 @@ def test_statsd_hears_of_what_has_grown(tmp_path):
     prefix = "ratelimit.service.rate_limit.api.user."
     assert heard[prefix + "total_hits"] == 4 and heard[prefix + "over_limit"] == 1
     assert heard[prefix + "within_limit"] == 2 and heard["ratelimit.service.config_load_success"] == 1
+
+
+def read_lines(connection, wanted, heard):
+    """Reads counters into heard until one of that name has come."""
+    data = b""
+    while wanted not in heard:
+        data += connection.recv(65536)
+        *lines, data = data.split(b"\n")
+        for line in lines:
+            name, value = re.fullmatch(r"([^:|]+):(\d+)\|c", line.decode()).groups()
+            heard[name] = heard.get(name, 0) + int(value)
+    return heard
+
+
+def test_statsd_over_tcp_comes_back_when_the_server_does(tmp_path):
+    """A server that is away at first, goes, and comes again: what was counted meanwhile is sent, in whole lines."""
+    wanted = "ratelimit.service.rate_limit.api.user.total_hits"
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        address = first.getsockname()
+    flags = ["--statsd", f"127.0.0.1:{address[1]}", "--statsd-interval", "100ms", "--statsd-protocol", "tcp"]
+    with Service(tmp_path, RULES, listeners=("http",), flags=flags) as weir:
+        spend(weir, ("user", "a"))
+        for round_number in range(3):
+            heard = {}
+            with socket.create_server(address) as server:
+                server.settimeout(20)
+                connection, _ = server.accept()
+                with connection:
+                    connection.settimeout(20)
+                    read_lines(connection, wanted, heard)
+            assert heard[wanted] == 1, heard
+            weir.wait_for("statsd connected", round_number + 1)
+            weir.wait_for("statsd connection lost", round_number + 1)
+            spend(weir, ("user", "a"))

@@ -106,6 +106,9 @@ def test_what_is_printed_can_be_read_again(tmp_path):
     ({"GRPC_SERVER_TLS_CERT": "/c", "GRPC_SERVER_USE_TLS": "false"}, "tls", "off"),
     ({"USE_STATSD": "true", "STATSD_HOST": "s"}, "statsd", "s:8125"),
     ({"STATSD_HOST": "s"}, "statsd", "off"),
+    ({"USE_STATSD": "true"}, "statsd_protocol", "tcp"),
+    ({"USE_STATSD": "true", "STATSD_PROTOCOL": "udp"}, "statsd_protocol", "udp"),
+    ({}, "statsd_protocol", "udp"),
     ({"NEAR_LIMIT_RATIO": "0.5"}, "near_limit_ratio", "0.5"),
 ])
 def test_variables_of_envoyproxy_ratelimit(env, setting, value):
