@@ -199,6 +199,7 @@ static int open_engine(struct weir_service *service)
         .may_lack_rules = settings->start_without_rules,
         .shadow_mode = settings->shadow_mode,
         .quota_mode = settings->quota_mode,
+        .no_top_keys = !settings->top_keys,
         .near_limit_ratio = (float)settings->near_limit_ratio,
         .log = engine_says,
         .log_ctx = service,

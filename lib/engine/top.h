@@ -22,7 +22,7 @@ void weir_top_tell_throttle(struct weir_session *s, uint64_t key,
 /* Whether this decision is one to be told. */
 static inline bool weir_top_is_due(struct weir_session *s)
 {
-    return __builtin_expect(--s->top.countdown == 0, 0);
+    return __builtin_expect(--s->top.countdown == 0, 0) && !s->engine->options.no_top_keys;
 }
 
 #endif

@@ -156,6 +156,14 @@ def test_busy_keys_are_listed(tmp_path):
         assert change(weir, "/api/v1/top", "DELETE").status == 405
 
 
+def test_keys_stay_unnamed_where_that_is_asked_for(tmp_path):
+    table = tmp_path / "table"
+    with Service(tmp_path, RULES, listeners=("http", "admin"), table=table, flags=["--top-keys=off"]) as weir:
+        assert spend(weir, ("user", "nobodys-business")) == 200
+        assert told(ask(weir, "/api/v1/top")) == {"keys": []}
+    assert b"nobodys-business" not in table.read_bytes()
+
+
 # ---- who is attached ----
 
 def processes(weir):

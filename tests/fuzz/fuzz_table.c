@@ -3,8 +3,9 @@
  * The input is a list of patches to a small valid table: 4 bytes of offset, 1 byte of length
  * (modulo 32), and the bytes.  The top two bits of an offset choose the header, the slots, what
  * lies between them and the extents' first chunk, or the extents and the controls, and the rest is
- * modulo that part; all three top bits: the controls alone.  Offsets within the header are patched before its checksum is made anew if the first
- * byte of the input is odd, so that what the checksum would have caught is tried as well.
+ * modulo that part; all three top bits: the controls alone.  Offsets within the header are patched
+ * before its checksum is made anew if the first byte of the input is odd, so that what the checksum
+ * would have caught is tried as well.
  *
  * Whatever is in the file: attach refuses it, or everything that follows stays within it, and
  * ends.
