@@ -187,6 +187,21 @@ static int read_http_options(struct weir_service *service)
     return err;
 }
 
+/* The engine has said what is wrong, with a place or a path; here is what that means. */
+static void complain_of_engine(const struct weir_service *service, int err)
+{
+    const char *rules = service->settings->rules;
+    if (err == WEIR_ERR_RULES)
+        weir_service_complain("the rules are not valid; --start-without-rules starts without them");
+    else if (err == WEIR_ERR_IO && rules[0] != '\0' && access(rules, R_OK) != 0)
+        weir_service_complain("there are no rules at %s (%s); --start-without-rules waits for them",
+                              rules, service->settings->sources[WEIR_SETTING_NUMBER_rules].from);
+    else if (service->has_heard_errors)
+        weir_service_complain("cannot start, for the reason above");
+    else
+        weir_service_complain("cannot start: %s", weir_strerror(err));
+}
+
 static int open_engine(struct weir_service *service)
 {
     const struct weir_settings *settings = service->settings;
@@ -208,10 +223,8 @@ static int open_engine(struct weir_service *service)
     /* relaxed: no thread runs yet */
     atomic_store_explicit(&service->has_rules, options.rules_path && !service->has_heard_errors,
                           memory_order_relaxed);
-    if (err == WEIR_ERR_RULES)
-        weir_service_complain("the rules are not valid; --start-without-rules starts without them");
-    else if (err != 0)
-        weir_service_complain("cannot start: %s", weir_strerror(err));
+    if (err != 0)
+        complain_of_engine(service, err);
     return err;
 }
 

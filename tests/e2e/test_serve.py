@@ -180,8 +180,17 @@ def test_bad_rules_are_refused_with_their_errors(tmp_path):
 
 def test_missing_rules_are_the_world(tmp_path):
     done = serve("--rules", tmp_path / "none.yaml", "--table", "none", "--grpc", "127.0.0.1:0", "--http", "off")
-    assert done.returncode in (NO, WORLD)
-    assert "none.yaml" in done.stderr
+    assert done.returncode == WORLD
+    assert done.stderr.splitlines() == [
+        f"cannot read '{tmp_path}/none.yaml': No such file or directory",
+        f"weir: there are no rules at {tmp_path}/none.yaml (--rules); --start-without-rules waits for them"]
+
+
+def test_a_table_that_cannot_be_had_is_said_once(tmp_path):
+    done = serve("--table", tmp_path / "no" / "table", "--grpc", "127.0.0.1:0", "--http", "off")
+    assert done.returncode == WORLD
+    first, second = done.stderr.splitlines()
+    assert str(tmp_path / "no" / "table") in first and second == "weir: cannot start, for the reason above"
 
 
 def test_a_start_without_rules_waits_for_them(tmp_path):
