@@ -64,8 +64,10 @@ kinds[3] = function(key, op, hits, is_counted, record, at)
             newest = index
         end
     end
+    -- Until the sub-window newest + n + 1 begins, counted from the window that now is in.
+    local window = floor(now_s / window_s)
+    local end_s = ceil((newest + n + 1 - window * n) * window_s / n)
     save(key, op, old, write_counts(counts, index, newest, newest - n),
-         op == TAKE and hits > 0 and (allowed or is_counted),
-         ceil((newest - now + n + 1) * window_s / n))
+         op == TAKE and hits > 0 and (allowed or is_counted), end_s - (now_s - window * window_s))
     return allowed, old
 end
