@@ -18,6 +18,9 @@ test:     ## all tests, also under the sanitizers
 bench: build ## speed and memory beside what is promised; 20 minutes, or PART=grpc
 	@tools/setup bench && tools/bench $(PART)
 
+agree: build ## the scripts in Redis against the table, a million requests of each kind; 4 minutes
+	@WEIR_TEST_SCALE=50 build/tests/stress_redis_agree
+
 lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, sizes
 	@tools/setup build test lint && tools/lint
 

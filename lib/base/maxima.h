@@ -47,4 +47,10 @@
 #define WEIR_RESP_COMMAND_MAX 32768 /* bytes of all of them */
 #define WEIR_RESP_INLINE_MAX 4096   /* bytes of an inline command */
 
+#define WEIR_REDIS_HOSTS_MAX 64    /* in the address of a store */
+#define WEIR_REDIS_SECRET_MAX 512  /* bytes of a user or a password in it */
+#define WEIR_REDIS_NAME_MAX 192    /* bytes of a descriptor in a key; longer ones are hashed */
+#define WEIR_REDIS_NODES_MAX 65536 /* things in one reply */
+#define WEIR_REDIS_UNREAD_MAX (8u << 20) /* bytes of replies that are not whole yet */
+
 #endif

@@ -21,10 +21,9 @@
 #define WEIR_STORE_REDIS_KEY_H
 
 #include "base/buf.h"
+#include "base/maxima.h"
 
 #include <stdint.h>
-
-#define WEIR_REDIS_NAME_MAX 192u /* bytes between the braces */
 
 /* How the value of an entry is meant; the sign in the key. */
 enum weir_redis_meaning {

@@ -13,10 +13,8 @@
 #ifndef WEIR_STORE_REDIS_REPLY_H
 #define WEIR_STORE_REDIS_REPLY_H
 
+#include "base/maxima.h"
 #include "store/redis/command.h"
-
-#define WEIR_REDIS_UNREAD_MAX (8u << 20) /* bytes that were fed and are no whole reply yet */
-#define WEIR_REDIS_NODES_MAX 65536u      /* things in one reply */
 
 enum weir_redis_type {
     WEIR_REDIS_NIL,

@@ -13,12 +13,11 @@
 #define WEIR_STORE_REDIS_URL_H
 
 #include "base/buf.h"
+#include "base/maxima.h"
 
 #include <stdint.h>
 #include <weir/weir.h>
 
-#define WEIR_REDIS_HOSTS_MAX 64
-#define WEIR_REDIS_SECRET_MAX 512 /* bytes of a user or a password */
 #define WEIR_REDIS_PORT 6379
 #define WEIR_REDIS_SENTINEL_PORT 26379
 
