@@ -262,7 +262,7 @@ descriptors:
 """
     with Nginx(text, server=PROBE) as nginx:
         assert nginx.statuses(3, X_Key="a") == [200, 429, 429]
-        assert free_slots(nginx) == 1
+        wait_for(lambda: free_slots(nginx) == 1, "it is free")
 
 
 # ---- hits that may not count ----
