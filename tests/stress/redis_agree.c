@@ -406,6 +406,80 @@ static void changed_rates_agree(void **state)
     free(a);
 }
 
+/* ---- where doubles are too short ---- */
+
+/* Puts {index, previous, 0} where the sliding counter keeps its state. */
+static void put_slide(struct weir_str key, uint64_t index, uint64_t previous)
+{
+    uint8_t value[17] = {0};
+    weir_redis_put(weir_redis_put(value, index, 5), previous, 6);
+    const struct weir_str args[] = {
+        WEIR_STR("SET"), key, {.ptr = (const char *)value, .len = sizeof(value)}};
+    weir_redis_put_command(&rig.out, args, 3);
+    redis_rig_send(&rig);
+    redis_rig_next(&rig);
+}
+
+/* A window, what was counted in the one before, and how much of it is left, so that
+ * previous * left / W is whole, with products of 64 bits and more. */
+struct tie {
+    uint64_t window_s, previous, left_ns, whole;
+};
+
+/* So many hits for each second that is left, or for each part of the window that is not whole
+ * seconds long. */
+static struct tie random_tie(struct agreement *a)
+{
+    static const uint64_t parts[] = {1000000000, 500000000, 200000000, 8000000, 1953125};
+    const uint64_t count_max = (UINT64_C(1) << 40) - 1;
+    uint64_t window_s = 1000000 + below(a, WEIR_WINDOW_S_MAX - 1000000);
+    uint64_t part = below(a, 2) ? window_s : parts[below(a, 5)];
+    uint64_t times = 1 + below(a, count_max / part);
+    uint64_t left = 1 + below(a, weir_min(part - 1, UINT32_MAX / times - 1));
+    return (struct tie){.window_s = window_s,
+                        .previous = part * times,
+                        .left_ns = (uint64_t)((weir_u128)window_s * WEIR_NS_PER_S / part * left),
+                        .whole = times * left};
+}
+
+/* On the tie, or a nanosecond beside it. */
+static void products_beyond_2_53_agree(void **state)
+{
+    (void)state;
+    struct agreement *a = calloc(1, sizeof(*a));
+    assert_non_null(a);
+    a->random = rig_seed();
+    uint64_t allowed = 0, times = rig_scaled(2000, 200);
+    for (uint64_t i = 0; i < times; i++) {
+        char why[64];
+        struct tie tie = random_tie(a);
+        struct weir_limit_spec spec = {.algorithm = WEIR_SLIDING_WINDOW_COUNTER,
+                                       .requests_per_unit = (uint32_t)(tie.whole + below(a, 2)),
+                                       .window_s = tie.window_s,
+                                       .buckets = 1,
+                                       .round_up = i % 2};
+        struct weir_limit limit;
+        assert_int_equal(weir_limit_init(&limit, &spec, why, sizeof(why)), 0);
+        uint64_t index = RIG_START_NS / limit.window_ns + 1;
+        struct asked q = {.now_ns = (index + 1) * limit.window_ns - tie.left_ns + below(a, 3) - 1};
+        q.counter = (struct weir_redis_counter){.key = WEIR_STR("product"),
+                                                .limit = &limit,
+                                                .op = WEIR_OP_LOOK,
+                                                .hits = below(a, 2),
+                                                .ends = true};
+        put_slide(q.counter.key, index, tie.previous);
+        struct weir_redis_call call = {
+            .counters = &q.counter, .count = 1, .is_timed = true, .now_ns = q.now_ns};
+        weir_redis_put_call(&rig.out, rig.how, &call);
+        redis_rig_send(&rig);
+        assert_false(is_asked_again(&q));
+        assert_int_equal(q.err, 0); /* script and lib/algo came to the same decision */
+        allowed += q.counter.verdict.allowed;
+    }
+    assert_in_range(allowed, times / 10, times - times / 10);
+    free(a);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -433,6 +507,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leaky_bucket_agrees, start, stop),
         cmocka_unit_test_setup_teardown(concurrency_agrees, start, stop),
         cmocka_unit_test_setup_teardown(changed_rates_agree, start, stop),
+        cmocka_unit_test_setup_teardown(products_beyond_2_53_agree, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
