@@ -45,6 +45,8 @@ enum {
 /* What a worker has for deciding; one, since a worker does one thing at a time. */
 typedef struct {
     struct weir_session *session;
+    ngx_msec_t read_ms;  /* when the clock was read, on nginx's own */
+    uint64_t now_ns;     /* what it said */
     ngx_uint_t held;     /* requests in the queue */
     ngx_uint_t held_max; /* this worker's share */
     struct weir_descriptor descriptors[NGX_HTTP_WEIR_DESCRIPTORS_MAX];
@@ -148,6 +150,17 @@ ngx_int_t ngx_http_weir_init_process(ngx_cycle_t *cycle);
 void ngx_http_weir_exit_process(ngx_cycle_t *cycle);
 /* This worker's; NULL where there is no memory for it. */
 ngx_http_weir_worker_t *ngx_http_weir_worker(ngx_http_weir_main_conf_t *main);
+
+/* libweir's clock, read once while nginx's stands still. */
+static ngx_inline uint64_t ngx_http_weir_now(ngx_http_weir_main_conf_t *main)
+{
+    ngx_http_weir_worker_t *worker = main->worker;
+    if (worker->read_ms != ngx_current_msec || worker->now_ns == 0) {
+        worker->read_ms = ngx_current_msec;
+        worker->now_ns = weir_now(main->engine);
+    }
+    return worker->now_ns;
+}
 
 /* ngx_http_weir_attribute.c: how a request looks to the rules.  Values last while it does. */
 typedef struct {

@@ -34,8 +34,8 @@ static ngx_int_t push_lines(ngx_http_request_t *r, ngx_str_t lines)
 {
     u_char *at = lines.data, *end = lines.data + lines.len;
     while (at < end) {
-        u_char *colon = ngx_strlchr(at, end, ':');
-        u_char *stop = ngx_strlchr(colon, end, '\r');
+        u_char *colon = memchr(at, ':', (size_t)(end - at));
+        u_char *stop = memchr(colon, '\r', (size_t)(end - colon));
         ngx_str_t name = {.len = (size_t)(colon - at), .data = at};
         ngx_str_t value = {.len = (size_t)(stop - colon - 2), .data = colon + 2};
         if (push(r, name, value) != NGX_OK)

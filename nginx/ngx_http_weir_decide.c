@@ -171,7 +171,7 @@ static void log_verdict(ngx_http_weir_record_t *record, const ngx_http_weir_loc_
 static ngx_int_t decide(ngx_http_request_t *r, ngx_http_weir_asking_t *a, ngx_uint_t stages)
 {
     struct weir_decision decision;
-    uint64_t now_ns = weir_now(a->main->engine);
+    uint64_t now_ns = ngx_http_weir_now(a->main);
     int err = a->conf->descriptors != NULL ? ask_descriptors(a, now_ns, &decision)
                                            : ask_shapes(a, stages, now_ns, &decision);
     if (err)

@@ -17,7 +17,7 @@ void ngx_http_weir_settle(ngx_http_weir_record_t *record, ngx_uint_t http_status
 {
     if (record->ticket_count == 0)
         return;
-    uint64_t now_ns = weir_now(record->main->engine);
+    uint64_t now_ns = ngx_http_weir_now(record->main);
     for (ngx_uint_t i = 0; i < record->ticket_count; i++)
         weir_settle(record->main->worker->session, &record->tickets[i], (int)http_status, now_ns);
 }
@@ -35,7 +35,7 @@ static void end(void *data)
         ngx_http_weir_settle(record, 0); /* unless there was an answer */
     if (record->ticket_count == 0)
         return;
-    uint64_t now_ns = weir_now(record->main->engine);
+    uint64_t now_ns = ngx_http_weir_now(record->main);
     for (ngx_uint_t i = 0; i < record->ticket_count; i++)
         weir_release(worker->session, &record->tickets[i], now_ns);
 }
@@ -45,7 +45,7 @@ static void end(void *data)
 static void renew(ngx_event_t *ev)
 {
     ngx_http_weir_record_t *record = ev->data;
-    uint64_t now_ns = weir_now(record->main->engine), often_ns = WEIR_NEVER;
+    uint64_t now_ns = ngx_http_weir_now(record->main), often_ns = WEIR_NEVER;
     for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
         struct weir_ticket *ticket = &record->tickets[i];
         if (ticket->renew_ns == 0)

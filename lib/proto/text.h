@@ -51,12 +51,20 @@ static inline void weir_text_put_char(struct weir_text *text, char c)
 
 static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
 {
+    static const char pairs[] =
+        "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+        "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+        "8081828384858687888990919293949596979899";
     char digits[20];
     size_t at = sizeof(digits);
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number != 0);
+    while (number >= 100) {
+        at -= 2;
+        memcpy(digits + at, pairs + 2 * (number % 100), 2);
+        number /= 100;
+    }
+    if (number >= 10)
+        digits[--at] = (char)('0' + number % 10), number /= 10;
+    digits[--at] = (char)('0' + number);
     weir_text_put(text, (struct weir_str){.ptr = digits + at, .len = sizeof(digits) - at});
 }
 

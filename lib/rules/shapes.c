@@ -146,6 +146,18 @@ static bool cut_address(struct asking *a, struct weir_entry *entry)
     return true;
 }
 
+/* Whether there is anything to cut: looked at first, since most clients have IPv4. */
+static bool may_be_ipv6(const struct weir_entry *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct weir_str value = entries[i].value;
+        if (weir_str_eq(entries[i].key, WEIR_STR("remote_address")) && value.len > 0 &&
+            memchr(value.ptr, ':', value.len))
+            return true;
+    }
+    return false;
+}
+
 /* Where a remote_address meets a bare key without prefixes of its own, it is counted by its /64. */
 static bool cut_addresses(struct asking *a, struct weir_entry *entries, uint32_t count)
 {
@@ -178,7 +190,7 @@ static bool describe(struct asking *a, const struct weir_shape *shape)
         if (!part_value(a, &shape->parts[i], &entries[i].value))
             return true;
     }
-    if (!cut_addresses(a, entries, shape->part_count))
+    if (may_be_ipv6(entries, shape->part_count) && !cut_addresses(a, entries, shape->part_count))
         return false;
     a->entry_count += shape->part_count;
     room->descriptors[a->descriptor_count++] =
