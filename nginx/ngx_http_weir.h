@@ -63,7 +63,8 @@ typedef struct {
     ngx_array_t *proxies; /* of ngx_cidr_t */
     ngx_uint_t queue_max;
     ngx_msec_t queue_timeout;
-    unsigned is_used : 1; /* some location is limited */
+    unsigned is_used : 1;  /* some location is limited */
+    unsigned has_late : 1; /* and some after authentication */
     ngx_log_t *log;
     struct weir *engine;            /* NULL: not used */
     ngx_http_weir_worker_t *worker; /* NULL: in the master */
@@ -177,6 +178,8 @@ int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *
 bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 
 /* ngx_http_weir_decide.c */
+/* Whether a location asks anything after authentication. */
+bool ngx_http_weir_asks_late(const ngx_http_weir_loc_conf_t *conf);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);
 

@@ -370,6 +370,8 @@ char *ngx_http_weir_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (!to->enable)
         return NGX_CONF_OK;
     main->is_used = 1;
+    if (ngx_http_weir_asks_late(to))
+        main->has_late = 1;
     if (to->descriptors != NULL && to->domain == NULL)
         return "weir_descriptor needs \"weir_limit on domain=NAME\"";
     return NGX_CONF_OK;

@@ -21,6 +21,11 @@ static ngx_uint_t stages_in(const ngx_http_weir_loc_conf_t *conf, ngx_uint_t pha
     return phase == NGX_HTTP_WEIR_PREACCESS ? NGX_HTTP_WEIR_EARLY : NGX_HTTP_WEIR_LATE;
 }
 
+bool ngx_http_weir_asks_late(const ngx_http_weir_loc_conf_t *conf)
+{
+    return stages_in(conf, NGX_HTTP_WEIR_PRECONTENT) != 0;
+}
+
 /* ---- asking ---- */
 
 /* How much a request counts; what is no number counts 1, and is told. */

@@ -20,7 +20,8 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
         return NGX_OK;
     if (ngx_http_weir_open(cf, main) != NGX_OK ||
         add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess) != NGX_OK ||
-        add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK)
+        (main->has_late &&
+         add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK))
         return NGX_ERROR;
     return ngx_http_weir_init_filter(cf);
 }

@@ -3,12 +3,20 @@
  * The master maps the table while it reads the configuration, before it forks: workers run as
  * another user, who may not open it.  What is wrong with rules or table is then an error of the
  * configuration, and a reload with bad rules changes nothing.  Each worker opens a session of its
- * own, and watches the rules by itself; compiling them is the thread pool's work.
+ * own, and watches the rules by itself.
+ *
+ * Looking and compiling never happen in the event loop.  They are the work of the thread pool that
+ * `threads=` names, or else of a thread that lives no longer than that: a pool's threads sleep, but
+ * a process that has any pays with 2 to 3% for every system call on a descriptor.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_http_weir.h"
 
+#include <pthread.h> /* layer: one thread, for the time that rules are looked at; see above */
+#include <stdatomic.h>
+
 #define WATCH_MS 2000 /* where the rules cannot say when to look again */
+#define POLL_MS 10    /* how often a thread is asked whether it is done */
 
 /* Watching, in one worker. */
 typedef struct {
@@ -16,10 +24,13 @@ typedef struct {
     ngx_connection_t *connection; /* inotify's; NULL: there is none */
     ngx_event_t timer;
     int timeout_ms;
-    unsigned is_stepping : 1;
-    unsigned has_more : 1; /* events came while it was stepping */
+    bool is_stepping;
+    bool has_more; /* events came while it was stepping */
+    bool has_thread;
+    pthread_t thread; /* while it is stepping, without a pool */
+    _Atomic(bool) is_done;
 #if (NGX_THREADS)
-    ngx_thread_pool_t *pool;
+    ngx_thread_pool_t *pool; /* NULL: none is named */
     ngx_thread_task_t *task;
 #endif
 } watch_t;
@@ -27,6 +38,8 @@ typedef struct {
 static watch_t *watch; /* this worker's */
 
 /* ---- open and close ---- */
+
+static void end_thread(watch_t *w);
 
 static void say(void *ctx, enum weir_level level, const char *line)
 {
@@ -42,6 +55,8 @@ static void stop_watching(void)
 {
     ngx_connection_t *c = watch->connection;
     watch->connection = NULL;
+    if (watch->has_thread)
+        end_thread(watch);
     if (watch->timer.timer_set)
         ngx_del_timer(&watch->timer);
     if (c == NULL)
@@ -68,16 +83,13 @@ static void close_engine(void *data)
 
 static ngx_int_t add_threads(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
 {
+    if (main->threads.len == 0)
+        return NGX_OK;
 #if (NGX_THREADS)
-    if (main->threads.len == 0) {
-        ngx_str_set(&main->threads, "default"); /* two statements */
-    }
     return ngx_thread_pool_add(cf, &main->threads) != NULL ? NGX_OK : NGX_ERROR;
 #else
-    (void)main;
-    ngx_conf_log_error(NGX_LOG_NOTICE, cf, 0,
-                       "nginx was built without threads: new rules are compiled between requests");
-    return NGX_OK;
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "\"threads=\" needs an nginx with threads");
+    return NGX_ERROR;
 #endif
 }
 
@@ -127,20 +139,17 @@ ngx_http_weir_worker_t *ngx_http_weir_worker(ngx_http_weir_main_conf_t *main)
 
 /* ---- new rules ---- */
 
-static void step(void *data, ngx_log_t *log)
+static void step(watch_t *w)
 {
-    watch_t *w = *(watch_t **)data;
-    (void)log;
     if (weir_watch_step(w->engine, &w->timeout_ms) < 0 && w->timeout_ms <= 0)
         w->timeout_ms = WATCH_MS; /* the engine has said what is wrong, and the old rules stay */
 }
 
 static void begin_step(watch_t *w);
 
-static void end_step(ngx_event_t *ev)
+static void end_step(watch_t *w)
 {
-    watch_t *w = ev->data;
-    w->is_stepping = 0;
+    w->is_stepping = false;
     if (ngx_exiting || ngx_terminate || ngx_quit)
         return;
     if (w->has_more)
@@ -149,26 +158,80 @@ static void end_step(ngx_event_t *ev)
         ngx_add_timer(&w->timer, (ngx_msec_t)(w->timeout_ms > 0 ? w->timeout_ms : 1));
 }
 
+#if (NGX_THREADS)
+static void step_in_pool(void *data, ngx_log_t *log)
+{
+    (void)log;
+    step(*(watch_t **)data);
+}
+
+static void end_in_pool(ngx_event_t *ev)
+{
+    end_step(ev->data);
+}
+#endif
+
+static void *step_in_thread(void *data)
+{
+    watch_t *w = data;
+    step(w);
+    /* Release: who sees it sees what the step has written. */
+    atomic_store_explicit(&w->is_done, true, memory_order_release);
+    return NULL;
+}
+
+/* Signals are nginx's own thread's to take, for they must interrupt its waiting. */
+static bool start_thread(watch_t *w)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    atomic_store_explicit(&w->is_done, false, memory_order_relaxed); /* it has not begun */
+    if (pthread_sigmask(SIG_BLOCK, &all, &before) != 0)
+        return false;
+    w->has_thread = pthread_create(&w->thread, NULL, step_in_thread, w) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return w->has_thread;
+}
+
+static void end_thread(watch_t *w)
+{
+    (void)pthread_join(w->thread, NULL);
+    w->has_thread = false;
+}
+
 static void begin_step(watch_t *w)
 {
     w->has_more = w->is_stepping;
     if (w->is_stepping)
         return;
-    w->is_stepping = 1;
+    w->is_stepping = true;
     if (w->timer.timer_set)
         ngx_del_timer(&w->timer);
 #if (NGX_THREADS)
-    if (ngx_thread_task_post(w->pool, w->task) == NGX_OK)
+    if (w->pool != NULL && ngx_thread_task_post(w->pool, w->task) == NGX_OK)
         return;
 #endif
-    ngx_event_t done = {.data = w};
-    step(&w, ngx_cycle->log);
-    end_step(&done);
+    if (start_thread(w)) {
+        ngx_add_timer(&w->timer, POLL_MS);
+        return;
+    }
+    ngx_log_error(NGX_LOG_NOTICE, w->timer.log, 0,
+                  "weir: no thread can be had; the rules are looked at between requests");
+    step(w);
+    end_step(w);
 }
 
 static void on_timer(ngx_event_t *ev)
 {
-    begin_step(ev->data);
+    watch_t *w = ev->data;
+    if (!w->is_stepping) {
+        begin_step(w);
+    } else if (!atomic_load_explicit(&w->is_done, memory_order_acquire)) {
+        ngx_add_timer(ev, POLL_MS);
+    } else {
+        end_thread(w);
+        end_step(w);
+    }
 }
 
 static void on_change(ngx_event_t *ev)
@@ -205,13 +268,13 @@ static ngx_int_t watch_rules(ngx_http_weir_main_conf_t *main, ngx_cycle_t *cycle
     watch->timer.log = cycle->log;
     watch->timer.cancelable = 1;
 #if (NGX_THREADS)
-    watch->pool = ngx_thread_pool_get(cycle, &main->threads);
+    watch->pool = main->threads.len > 0 ? ngx_thread_pool_get(cycle, &main->threads) : NULL;
     watch->task = ngx_thread_task_alloc(cycle->pool, sizeof(watch_t *));
-    if (watch->pool == NULL || watch->task == NULL)
+    if (watch->task == NULL)
         return NGX_ERROR;
     *(watch_t **)watch->task->ctx = watch;
-    watch->task->handler = step;
-    watch->task->event.handler = end_step;
+    watch->task->handler = step_in_pool;
+    watch->task->event.handler = end_in_pool;
     watch->task->event.data = watch;
 #endif
     listen_for_changes(watch, cycle);

@@ -11,6 +11,8 @@ import signal
 import tempfile
 import threading
 
+import pytest
+
 from http_rig import ask, serve
 from nginx_rig import Nginx, PATIENCE_S, SCALE, wait_for, wrk
 
@@ -68,8 +70,12 @@ def test_counts_outlive_nginx():
 
 # ---- rules change ----
 
-def test_new_rules_are_taken_by_every_worker_and_bad_ones_are_not():
-    with Nginx(ALL % ("day", 1000, ""), workers=3) as nginx:
+@pytest.mark.parametrize("pool", ["", "compilers"])
+def test_new_rules_are_taken_by_every_worker_and_bad_ones_are_not(pool):
+    engine = f"weir_table {{folder}}/table size=8m; weir_rules {{folder}}/rules.yaml {pool and 'threads=' + pool};"
+    with Nginx(ALL % ("day", 1000, ""), workers=3, main=f"thread_pool {pool} threads=2;" if pool else "", starts=False) as nginx:
+        nginx.configure(engine=engine)
+        nginx.start()
         nginx.write("rules.yaml", ALL % ("day", 5000, ""))
         wait_for(lambda: nginx.log().count("new rules, generation 2") == 3, "three workers have them")
         assert nginx.ask().headers["X-Ratelimit-Limit"] == "5000"
