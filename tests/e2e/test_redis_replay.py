@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import subprocess
+import time
 
 import pytest
 
@@ -211,6 +212,23 @@ def test_a_url_says_it_all(tmp_path):
         client.execute_command("AUTH", "secret")
         keys = {name: space["keys"] for name, space in client.info("keyspace").items()}
         assert keys == {"db3": 1, "db5": 1}
+
+
+def test_all_limits_of_a_rule_lie_in_one_slot_of_a_cluster(tmp_path):
+    ports = "--port", str(free_port()), "--cluster-port", str(free_port())
+    with redis_server(tmp_path, *ports, "--cluster-enabled", "yes") as (client, url):
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        while client.execute_command("CLUSTER INFO")["cluster_state"] != "ok":
+            time.sleep(0.05)
+        rules = rules_file(tmp_path, RULES)
+        one = [dict(t_ns=T0, domain="mixed", descriptors=[dict(entries=[["several", value]])])
+               for value in ("a", "{b}", "}", "c" * 300, "")]
+        done = weir("replay", "--rules", rules, "--store", url, stdin=lines(*one))
+        assert done.returncode == DONE, done.stderr
+        assert len(client.execute_command("KEYS", "*")) == 7 * len(one)
+        two = dict(t_ns=T0, domain="mixed", descriptors=[dict(entries=[["window", value]]) for value in "ab"])
+        done = weir("replay", "--rules", rules, "--store", url, stdin=lines(two))
+        assert done.returncode == WORLD and "CROSSSLOT" in done.stderr
 
 
 def test_stores_that_are_not_there(tmp_path):
