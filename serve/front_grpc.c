@@ -488,10 +488,11 @@ static void front_close(void *state)
     free(front);
 }
 
-void weir_front_grpc_tell_health(void *ctx)
+void weir_front_grpc_tell_health(struct weir_post *post, struct weir_loop *loop)
 {
-    const struct weir_worker *worker = ctx;
-    for (struct weir_front_grpc_conn *at = worker->grpc_conns; at; at = at->after) {
+    const struct weir_worker *worker = loop ? weir_loop_owner(loop) : NULL;
+    (void)post;
+    for (struct weir_front_grpc_conn *at = worker ? worker->grpc_conns : NULL; at; at = at->after) {
         if (at->watchers.first)
             weir_conn_wake(at->conn); /* turn() tells them */
     }

@@ -335,7 +335,7 @@ static void reload_settings(struct weir_service *service)
 static void tell_health(struct weir_service *service)
 {
     for (uint32_t i = 0; i < service->worker_count; i++)
-        weir_loop_post(service->loops[i], weir_front_grpc_tell_health, &service->workers[i]);
+        weir_loop_post(service->loops[i], &service->workers[i].health_post);
 }
 
 /* result: of weir_watch_step(), and not 0. */

@@ -33,6 +33,7 @@ int weir_worker_init(struct weir_worker *worker, struct weir_service *service, s
     worker->service = service;
     worker->engine = engine;
     worker->number = number;
+    worker->health_post.run = weir_front_grpc_tell_health;
     worker->budget.left = (size_t)weir_service_settings(service)->request_memory;
     int err = weir_loop_new(&worker->loop);
     if (err == 0)

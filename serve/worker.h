@@ -54,7 +54,8 @@ struct weir_worker {
     /* The service's own. */
     bool is_started;
     pthread_t thread;
-    _Atomic uint64_t beats; /* grows while the loop turns */
+    struct weir_post health_post; /* weir_front_grpc_tell_health() */
+    _Atomic uint64_t beats;       /* grows while the loop turns */
     _Alignas(64) _Atomic uint64_t counts[WEIR_FRONTS][WEIR_FRONT_COUNTS];
 };
 
@@ -77,9 +78,8 @@ static inline void weir_worker_add(struct weir_worker *worker, enum weir_front f
                           memory_order_relaxed);
 }
 
-/* In the worker's thread: health has changed; whoever watches it over gRPC is told.  ctx is the
- * worker. */
-void weir_front_grpc_tell_health(void *ctx);
+/* Posted to a worker's loop: health has changed; whoever watches it over gRPC is told. */
+void weir_front_grpc_tell_health(struct weir_post *post, struct weir_loop *loop);
 
 /* Each front end: the table of functions that net drives.  protocol_ctx is the weir_service. */
 extern const struct weir_protocol weir_front_grpc;  /* front_grpc.c */

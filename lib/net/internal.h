@@ -118,12 +118,6 @@ struct weir_listener {
     _Atomic uint64_t accepted, refused;
 };
 
-/* Work for a loop from another thread.  loop is NULL where it does not run any more. */
-struct post {
-    struct post *next;
-    void (*run)(struct post *post, struct weir_loop *loop);
-};
-
 struct weir_loop_timer {
     uv_timer_t timer;
     struct weir_loop *loop;
@@ -152,10 +146,10 @@ struct weir_loop {
     bool is_fresh; /* now_ns was read in this turn */
     bool is_draining, is_shut;
     void *owner;
-    _Atomic(struct post *) inbox; /* newest first */
-    _Atomic uint32_t load;        /* connections, those on their way to us included */
-    _Atomic bool is_leaving;      /* send no more; see arrive() */
-    _Atomic uint64_t stop;        /* 0, or 1 + grace_ms */
+    _Atomic(struct weir_post *) inbox; /* newest first */
+    _Atomic uint32_t load;             /* connections, those on their way to us included */
+    _Atomic bool is_leaving;           /* send no more; see arrive() */
+    _Atomic uint64_t stop;             /* 0, or 1 + grace_ms */
     uint32_t conn_count;
     uint32_t tick_ms;
     struct weir_side *sides;
@@ -171,7 +165,6 @@ struct weir_loop {
 
 /* loop.c */
 void weir_loop_enter(struct weir_loop *loop); /* first thing in every callback: reads the clock */
-void weir_loop_push(struct weir_loop *loop, struct post *post);
 void weir_loop_maybe_done(struct weir_loop *loop);
 
 /* address.c: HOST:PORT of a server; 0, or -1 with errno.  To be freed with freeaddrinfo(). */

@@ -28,7 +28,7 @@ void weir_listener_tell(struct weir_listener *listener, enum weir_net_event even
 
 /* A connection on its way to another loop. */
 struct arrival {
-    struct post post;
+    struct weir_post post;
     struct weir_side *side;
     int fd;
     char peer[INET6_ADDRSTRLEN];
@@ -42,7 +42,7 @@ static void forget_arrival(struct weir_side *side, int fd)
     atomic_fetch_sub_explicit(&side->loop->load, 1, memory_order_relaxed);
 }
 
-static void run_arrival(struct post *post, struct weir_loop *loop)
+static void run_arrival(struct weir_post *post, struct weir_loop *loop)
 {
     struct arrival *arrival = (struct arrival *)post;
     if (loop != NULL)
@@ -109,7 +109,7 @@ static void hand_over(struct weir_listener *listener, int fd, const char *peer)
     }
     *arrival = (struct arrival){.post.run = run_arrival, .side = side, .fd = fd};
     snprintf(arrival->peer, sizeof(arrival->peer), "%s", peer);
-    weir_loop_push(side->loop, &arrival->post);
+    weir_loop_post(side->loop, &arrival->post);
 }
 
 static void on_pause_over(uv_timer_t *timer);
@@ -164,11 +164,11 @@ static void on_pause_over(uv_timer_t *timer)
 /* ---- beginning and end ---- */
 
 struct listener_post {
-    struct post post;
+    struct weir_post post;
     struct weir_listener *listener;
 };
 
-static void run_start(struct post *post, struct weir_loop *loop)
+static void run_start(struct weir_post *post, struct weir_loop *loop)
 {
     struct weir_listener *listener = ((struct listener_post *)post)->listener;
     free(post);
@@ -204,7 +204,7 @@ void weir_listener_shut(struct weir_listener *listener)
     uv_close((uv_handle_t *)&listener->pause, NULL);
 }
 
-static void run_close(struct post *post, struct weir_loop *loop)
+static void run_close(struct weir_post *post, struct weir_loop *loop)
 {
     if (loop != NULL)
         weir_listener_shut(((struct listener_post *)post)->listener);
@@ -212,13 +212,13 @@ static void run_close(struct post *post, struct weir_loop *loop)
 }
 
 static int post_to_acceptor(struct weir_listener *listener,
-                            void (*run)(struct post *post, struct weir_loop *loop))
+                            void (*run)(struct weir_post *post, struct weir_loop *loop))
 {
     struct listener_post *post = malloc(sizeof(*post));
     if (post == NULL)
         return WEIR_ERR_NOMEM;
     *post = (struct listener_post){.post.run = run, .listener = listener};
-    weir_loop_push(listener->loops[0], &post->post);
+    weir_loop_post(listener->loops[0], &post->post);
     return 0;
 }
 

@@ -37,8 +37,12 @@ uint32_t weir_loop_load(const struct weir_loop *loop)
 
 /* ---- the inbox ---- */
 
-void weir_loop_push(struct weir_loop *loop, struct post *post)
+void weir_loop_post(struct weir_loop *loop, struct weir_post *post)
 {
+    /* acq_rel: pairs with the other exchange in take_posts(), which then sees what the poster did
+     * before, also where somebody else's posting is the one that is run. */
+    if (atomic_exchange_explicit(&post->is_waiting, true, memory_order_acq_rel))
+        return;
     /* release: pairs with the exchange in take_posts(), which then sees what the post holds. */
     post->next = atomic_load_explicit(&loop->inbox, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&loop->inbox, &post->next, post,
@@ -50,42 +54,20 @@ void weir_loop_push(struct weir_loop *loop, struct post *post)
 /* Runs what was posted, in the order of posting. */
 static void take_posts(struct weir_loop *loop, struct weir_loop *runner)
 {
-    struct post *newest = atomic_exchange_explicit(&loop->inbox, NULL, memory_order_acquire);
-    struct post *first = NULL;
+    struct weir_post *newest = atomic_exchange_explicit(&loop->inbox, NULL, memory_order_acquire);
+    struct weir_post *first = NULL;
     while (newest != NULL) {
-        struct post *next = newest->next;
+        struct weir_post *next = newest->next;
         newest->next = first;
         first = newest;
         newest = next;
     }
     while (first != NULL) {
-        struct post *next = first->next;
-        first->run(first, runner);
+        struct weir_post *next = first->next;
+        atomic_exchange_explicit(&first->is_waiting, false, memory_order_acq_rel);
+        first->run(first, runner); /* and may be freed or posted again by it */
         first = next;
     }
-}
-
-struct user_post {
-    struct post post;
-    void (*fn)(void *ctx);
-    void *ctx;
-};
-
-static void run_user_post(struct post *post, struct weir_loop *loop)
-{
-    struct user_post *user = (struct user_post *)post;
-    if (loop != NULL)
-        user->fn(user->ctx);
-    free(user);
-}
-
-void weir_loop_post(struct weir_loop *loop, void (*fn)(void *ctx), void *ctx)
-{
-    struct user_post *user = malloc(sizeof(*user));
-    /* Who posts cannot go on without its being done; and 32 bytes are always to be had. */
-    WEIR_ASSERT(user != NULL);
-    *user = (struct user_post){.post.run = run_user_post, .fn = fn, .ctx = ctx};
-    weir_loop_push(loop, &user->post);
 }
 
 /* ---- stopping ---- */

@@ -21,6 +21,7 @@
 #ifndef WEIR_NET_NET_H
 #define WEIR_NET_NET_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -99,8 +100,18 @@ void weir_loop_set_owner(struct weir_loop *loop, void *owner);
 void *weir_loop_owner(const struct weir_loop *loop);
 /* How many connections the loop has.  From any thread. */
 uint32_t weir_loop_load(const struct weir_loop *loop);
-/* From any thread: run fn(ctx) in the loop's thread, soon. */
-void weir_loop_post(struct weir_loop *loop, void (*fn)(void *ctx), void *ctx);
+
+/* Something to be done in a loop's thread.  Its memory is the poster's, until it is run: posting
+ * asks for none, and so cannot fail. */
+struct weir_post {
+    /* loop is NULL where it does not run any more. */
+    void (*run)(struct weir_post *post, struct weir_loop *loop);
+    struct weir_post *next;  /* the loop's own, as is the flag */
+    _Atomic bool is_waiting; /* posted, and not yet run */
+};
+/* From any thread: run it, soon.  What waits already is run once for both. */
+void weir_loop_post(struct weir_loop *loop, struct weir_post *post);
+
 /* From any thread: close listeners, drain connections for at most grace_ms, return from run.
  * Called again, the new grace counts. */
 void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms);

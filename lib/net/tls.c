@@ -118,7 +118,7 @@ static int build(SSL_CTX **out, struct weir_tls *tls, char *why, size_t why_len)
 
 int weir_tls_reload(struct weir_tls *tls, char *why, size_t why_len)
 {
-    SSL_CTX *ctx, *old;
+    SSL_CTX *ctx = NULL, *old;
     /* Looked at before they are read: what changes meanwhile is then read again. */
     for (int i = 0; i < FILES; i++)
         look_at(tls->paths[i], &tls->looks[i]);

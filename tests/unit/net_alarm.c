@@ -38,10 +38,11 @@ static void set(uint32_t i, uint64_t delay_ns, bool is_expected)
 }
 
 /* As many as there is room for, in an order of chance; every third is taken back. */
-static void set_many(void *ctx)
+static void set_many(struct weir_post *post, struct weir_loop *loop)
 {
     uint32_t chance = 12345;
-    (void)ctx;
+    (void)post;
+    (void)loop;
     for (uint32_t i = 0; i < ALARMS_MAX; i++) {
         chance = chance * 1664525 + 1013904223;
         set(i, (chance >> 8) % (100 * MS), true);
@@ -67,11 +68,12 @@ static void start(void)
 static void alarms_ring_in_order_and_never_early(void **state)
 {
     const uint64_t kept = ALARMS_MAX - (ALARMS_MAX + 2) / 3;
+    struct weir_post post = {.run = set_many};
     (void)state;
     start();
     for (uint64_t round = 1; round <= 3; round++) {
         last_due_ns = 0;
-        weir_loop_post(rig.loops[0], set_many, NULL);
+        weir_loop_post(rig.loops[0], &post);
         rig_await(&rung, round * kept);
     }
     rig_stop(&rig, 0);
@@ -79,9 +81,10 @@ static void alarms_ring_in_order_and_never_early(void **state)
     assert_int_equal(atomic_load(&faults), 0);
 }
 
-static void set_late_ones(void *ctx)
+static void set_late_ones(struct weir_post *post, struct weir_loop *loop)
 {
-    (void)ctx;
+    (void)post;
+    (void)loop;
     for (uint32_t i = 0; i < 10; i++)
         set(i, 3600 * 1000 * MS, true);
     atomic_fetch_add(&rung, 1);
@@ -89,10 +92,11 @@ static void set_late_ones(void *ctx)
 
 static void a_loop_that_stops_does_not_wait_for_them(void **state)
 {
+    struct weir_post post = {.run = set_late_ones};
     (void)state;
     start();
     atomic_store(&rung, 0);
-    weir_loop_post(rig.loops[0], set_late_ones, NULL);
+    weir_loop_post(rig.loops[0], &post);
     rig_await(&rung, 1);
     rig_stop(&rig, 0);
     assert_int_equal(atomic_load(&rung), 1);

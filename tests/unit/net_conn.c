@@ -324,16 +324,54 @@ static void count_one(void *ctx)
     atomic_fetch_add((_Atomic uint64_t *)ctx, 1);
 }
 
+#define POSTS 1000
+
+static struct {
+    struct weir_post post;
+    _Atomic uint64_t posted; /* as the poster counts */
+    uint64_t seen;           /* of that, when it was run last */
+} posts[POSTS];
+static _Atomic uint64_t runs, up_to_date;
+
+static void count_post(struct weir_post *post, struct weir_loop *loop)
+{
+    size_t i = (size_t)((char *)post - (char *)posts) / sizeof(posts[0]);
+    /* relaxed: that posting makes it seen is what is tested */
+    uint64_t posted = atomic_load_explicit(&posts[i].posted, memory_order_relaxed);
+    atomic_fetch_add(&up_to_date, posted - posts[i].seen);
+    posts[i].seen = posted;
+    atomic_fetch_add(&runs, loop != NULL);
+}
+
 static void posts_run_in_the_loop(void **state)
 {
     struct rig rig;
-    _Atomic uint64_t count = 0;
     (void)state;
     rig_start(&rig, 2, &echo);
-    for (int i = 0; i < 1000; i++)
-        weir_loop_post(rig.loops[i % 2], count_one, &count);
-    rig_await(&count, 1000);
+    for (size_t i = 0; i < POSTS; i++) {
+        posts[i].post.run = count_post;
+        weir_loop_post(rig.loops[i % 2], &posts[i].post);
+    }
+    rig_await(&runs, POSTS);
     rig_stop(&rig, 1000);
+    assert_int_equal(atomic_load(&runs), POSTS);
+}
+
+static void what_is_posted_again_is_seen_though_it_may_run_once(void **state)
+{
+    struct rig rig;
+    (void)state;
+    atomic_store(&runs, 0);
+    rig_start(&rig, 2, &echo);
+    for (size_t i = 0; i < 100 * POSTS; i++) {
+        size_t which = i % 4; /* of loop which % 2 */
+        posts[which].post.run = count_post;
+        atomic_fetch_add_explicit(&posts[which].posted, 1, memory_order_relaxed);
+        weir_loop_post(rig.loops[which % 2], &posts[which].post);
+    }
+    rig_await(&up_to_date, 100 * POSTS);
+    rig_stop(&rig, 1000);
+    assert_in_range(atomic_load(&runs), 4, 100 * POSTS);
 }
 
 static void timers_tick(void **state)
@@ -370,6 +408,7 @@ int main(void)
         cmocka_unit_test(a_closed_listener_keeps_its_connections),
         cmocka_unit_test(loops_that_never_ran_can_be_freed),
         cmocka_unit_test(posts_run_in_the_loop),
+        cmocka_unit_test(what_is_posted_again_is_seen_though_it_may_run_once),
         cmocka_unit_test(timers_tick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
