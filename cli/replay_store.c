@@ -108,22 +108,26 @@ static int load(struct cli_store *store)
 
 static int connect_store(struct cli_store *store, const char *text)
 {
-    char why[256], host[512];
+    char why[256], address[512];
     if (weir_redis_url_parse(&store->url, weir_str_of(text), why, sizeof(why)) != 0) {
         cli_complain("--store: %s", why);
         return WEIR_ERR_INVALID;
     }
     const struct weir_redis_host *first = &store->url.hosts[0];
-    if (store->url.topology != WEIR_REDIS_SINGLE || store->url.is_tls ||
-        first->name.len >= sizeof(host)) {
+    if (store->url.topology != WEIR_REDIS_SINGLE || store->url.is_tls) {
         cli_complain("--store: a replay takes redis:// or unix:PATH");
         return WEIR_ERR_INVALID;
     }
-    snprintf(host, sizeof(host), "%.*s", WEIR_STR_ARG(first->name));
-    store->wire = weir_wire_open(host, first->port, TIMEOUT_MS, why, sizeof(why));
-    if (store->wire < 0) {
+    bool is_v6 = memchr(first->name.ptr, ':', first->name.len) != NULL;
+    if (first->port == 0)
+        snprintf(address, sizeof(address), "unix:%.*s", WEIR_STR_ARG(first->name));
+    else
+        snprintf(address, sizeof(address), is_v6 ? "[%.*s]:%u" : "%.*s:%u",
+                 WEIR_STR_ARG(first->name), (unsigned)first->port);
+    int err = weir_wire_open(&store->wire, address, TIMEOUT_MS, why, sizeof(why));
+    if (err != 0) {
         cli_complain("--store: %s", why);
-        return WEIR_ERR_IO;
+        return err;
     }
     return command(store, weir_redis_put_greeting(&store->out, &store->url));
 }

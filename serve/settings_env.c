@@ -41,6 +41,12 @@ static bool is_true(const char *text)
            (strcmp(text, "1") == 0 || strcasecmp(text, "t") == 0 || strcasecmp(text, "true") == 0);
 }
 
+static void join_address(char text[TEXT_LEN], const char *host, const char *port)
+{
+    bool is_v6 = strchr(host, ':') != NULL && host[0] != '[';
+    snprintf(text, TEXT_LEN, is_v6 ? "[%s]:%s" : "%s:%s", host, port);
+}
+
 /* HOST and PORT, either of which may be missing, to an address. */
 static void set_address(struct weir_settings *settings, char *const *environment,
                         enum weir_setting_number number, const char *host_name,
@@ -53,11 +59,7 @@ static void set_address(struct weir_settings *settings, char *const *environment
     if (host == NULL && port == NULL)
         return;
     snprintf(default_host, sizeof(default_host), "%.*s", (int)(colon - initial), initial);
-    if (host == NULL)
-        host = default_host;
-    bool is_v6 = strchr(host, ':') != NULL && host[0] != '[';
-    snprintf(text, sizeof(text), "%s%s%s:%s", is_v6 ? "[" : "", host, is_v6 ? "]" : "",
-             port != NULL ? port : colon + 1);
+    join_address(text, host != NULL ? host : default_host, port != NULL ? port : colon + 1);
     snprintf(from, sizeof(from), "%s and %s in the environment", host_name, port_name);
     weir_settings_set(settings, number, text, from);
 }
@@ -100,8 +102,7 @@ static void set_statsd(struct weir_settings *settings, char *const *environment)
     /* Theirs is on unless told; ours is sent where somebody has said where to. */
     if (!is_true(get(environment, "USE_STATSD")) || is_true(get(environment, "DISABLE_STATS")))
         return;
-    snprintf(text, sizeof(text), "%s:%s", host != NULL ? host : "localhost",
-             port != NULL ? port : "8125");
+    join_address(text, host != NULL ? host : "localhost", port != NULL ? port : "8125");
     weir_settings_set(settings, WEIR_SETTING_NUMBER_statsd, text,
                       "USE_STATSD, STATSD_HOST and STATSD_PORT in the environment");
     weir_settings_set(settings, WEIR_SETTING_NUMBER_statsd_protocol, "tcp",

@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
-#define HOST_LEN_MAX 255
-#define UNIX_PREFIX "unix:"
 #define UNIX_MODE 0660
 
 void weir_address_peer(const struct sockaddr_storage *from, char *out, size_t len)
@@ -50,8 +48,8 @@ static int fail(const char *address, const char *what, int err, char *why, size_
 
 /* ---- TCP ---- */
 
-/* Cuts "HOST:PORT"; host is empty for ":PORT". */
-static bool split(const char *text, char *host, const char **port)
+bool weir_address_split(const char *text, char host[WEIR_ADDRESS_HOST_LEN_MAX + 1],
+                        const char **port)
 {
     const char *colon = strrchr(text, ':');
     if (colon == NULL || colon[1] == '\0' || strlen(colon + 1) > 5 ||
@@ -66,7 +64,7 @@ static bool split(const char *text, char *host, const char **port)
     } else if (memchr(text, ':', len) != NULL) {
         return false; /* an IPv6 address without brackets could end anywhere */
     }
-    if (len > HOST_LEN_MAX)
+    if (len > WEIR_ADDRESS_HOST_LEN_MAX)
         return false;
     memcpy(host, from, len);
     host[len] = '\0';
@@ -119,9 +117,9 @@ static char *name_of(int fd)
 static int listen_tcp(struct weir_listener *listener, const char *text, bool is_shared, char *why,
                       size_t why_len)
 {
-    char host[HOST_LEN_MAX + 1];
+    char host[WEIR_ADDRESS_HOST_LEN_MAX + 1];
     const char *port;
-    if (!split(text, host, &port)) {
+    if (!weir_address_split(text, host, &port)) {
         snprintf(why, why_len,
                  "'%s' is no address; write HOST:PORT, :PORT, [IPv6]:PORT or unix:PATH", text);
         return WEIR_ERR_INVALID;
@@ -194,7 +192,7 @@ static int bind_unix(const struct sockaddr_un *made, const char *path, struct st
 static int listen_unix(struct weir_listener *listener, const char *text, bool is_shared, char *why,
                        size_t why_len)
 {
-    const char *path = text + strlen(UNIX_PREFIX);
+    const char *path = text + strlen(WEIR_ADDRESS_UNIX);
     struct sockaddr_un at = {.sun_family = AF_UNIX}, made = {.sun_family = AF_UNIX};
     struct stat is;
     size_t room = sizeof(made.sun_path);
@@ -233,29 +231,7 @@ void weir_address_unlink(const struct weir_listener *listener)
 int weir_address_listen(struct weir_listener *listener, const char *text, bool is_shared, char *why,
                         size_t why_len)
 {
-    if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+    if (strncmp(text, WEIR_ADDRESS_UNIX, strlen(WEIR_ADDRESS_UNIX)) == 0)
         return listen_unix(listener, text, is_shared, why, why_len);
     return listen_tcp(listener, text, is_shared, why, why_len);
-}
-
-/* ---- addresses of others ---- */
-
-int weir_address_resolve(const char *address, int socktype, struct addrinfo **found)
-{
-    const char *colon = strrchr(address, ':');
-    char host[HOST_LEN_MAX + 1];
-    size_t len = colon != NULL ? (size_t)(colon - address) : 0;
-    struct addrinfo hints = {.ai_socktype = socktype};
-    if (len == 0 || len > HOST_LEN_MAX) {
-        errno = EDESTADDRREQ;
-        return -1;
-    }
-    bool is_bracketed = address[0] == '[' && address[len - 1] == ']';
-    snprintf(host, sizeof(host), "%.*s", (int)(is_bracketed ? len - 2 : len),
-             address + is_bracketed);
-    if (getaddrinfo(host, colon + 1, &hints, found) != 0) {
-        errno = EHOSTUNREACH;
-        return -1;
-    }
-    return 0;
 }

@@ -11,7 +11,7 @@
 #include <weir/weir.h>
 
 /* HOST:PORT, or unix:PATH (unix:@NAME for an abstract one).  The descriptor is to be closed by the
- * caller. */
+ * caller.  0, WEIR_ERR_INVALID or WEIR_ERR_IO. */
 WEIR_MUST_CHECK int weir_datagram_open(int *out_fd, const char *address, char *why, size_t why_len);
 /* 0, or WEIR_ERR_IO. */
 int weir_datagram_send(int fd, const void *bytes, size_t len);

@@ -167,10 +167,14 @@ struct weir_loop {
 void weir_loop_enter(struct weir_loop *loop); /* first thing in every callback: reads the clock */
 void weir_loop_maybe_done(struct weir_loop *loop);
 
-/* address.c: HOST:PORT of a server; 0, or -1 with errno.  To be freed with freeaddrinfo(). */
+/* dial.c: HOST:PORT or unix:PATH (unix:@NAME for an abstract one) to a socket that is connected.
+ * timeout_ms is for each call on it, this one included; 0: none ever waits, as suits datagrams. */
+WEIR_MUST_CHECK int weir_dial(int *out_fd, const char *address, int socktype, uint32_t timeout_ms,
+                              char *why, size_t why_len);
+/* HOST:PORT alone.  To be freed with freeaddrinfo(). */
 struct addrinfo;
-WEIR_MUST_CHECK int weir_address_resolve(const char *address, int socktype,
-                                         struct addrinfo **found);
+WEIR_MUST_CHECK int weir_dial_resolve(const char *address, int socktype, struct addrinfo **found,
+                                      char *why, size_t why_len);
 
 /* listener.c */
 void weir_listener_shut(struct weir_listener *listener); /* in the thread of its loop */
@@ -196,7 +200,12 @@ void weir_ages_leave(struct weir_conn *conn);
 void weir_ages_touch(struct weir_conn *conn);
 void weir_ages_tick(struct weir_loop *loop);
 
-/* address.c: `text` to a socket that listens.  Fills in what the listener must know of it. */
+/* address.c: cuts "HOST:PORT"; host is empty for ":PORT", and of [IPv6] without brackets. */
+#define WEIR_ADDRESS_HOST_LEN_MAX 255
+#define WEIR_ADDRESS_UNIX "unix:"
+bool weir_address_split(const char *text, char host[WEIR_ADDRESS_HOST_LEN_MAX + 1],
+                        const char **port);
+/* `text` to a socket that listens.  Fills in what the listener must know of it. */
 WEIR_MUST_CHECK int weir_address_listen(struct weir_listener *listener, const char *text,
                                         bool is_shared, char *why, size_t why_len);
 void weir_address_peer(const struct sockaddr_storage *from, char *out, size_t len);

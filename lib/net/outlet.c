@@ -37,15 +37,14 @@ int weir_outlet_new(struct weir_outlet **out, const char *address, size_t held_m
                     size_t why_len)
 {
     struct addrinfo *found;
+    int err = weir_dial_resolve(address, SOCK_STREAM, &found, why, why_len);
+    if (err != 0)
+        return err;
     struct weir_outlet *outlet = calloc(1, sizeof(*outlet) + held_max);
     if (outlet == NULL) {
         snprintf(why, why_len, "out of memory");
+        freeaddrinfo(found);
         return WEIR_ERR_NOMEM;
-    }
-    if (weir_address_resolve(address, SOCK_STREAM, &found) != 0) {
-        snprintf(why, why_len, "%s: %s", address, strerror(errno));
-        free(outlet);
-        return WEIR_ERR_IO;
     }
     memcpy(&outlet->to, found->ai_addr, found->ai_addrlen);
     outlet->to_len = found->ai_addrlen;

@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <weir/weir.h>
 
-/* Connects to a host, or where port is 0 to a unix socket.  Nothing takes longer than timeout_ms,
- * neither here nor later.  The descriptor, or WEIR_ERR_IO; why[] then says what is wrong. */
-WEIR_MUST_CHECK int weir_wire_open(const char *host, uint16_t port, uint32_t timeout_ms, char *why,
+/* Connects to HOST:PORT, [IPv6]:PORT or unix:PATH.  Nothing takes longer than timeout_ms, neither
+ * here nor later.  0, WEIR_ERR_INVALID or WEIR_ERR_IO; why[] then says what is wrong. */
+WEIR_MUST_CHECK int weir_wire_open(int *out, const char *address, uint32_t timeout_ms, char *why,
                                    size_t why_len);
 void weir_wire_close(int wire);
 /* 0, or WEIR_ERR_IO. */

@@ -12,19 +12,22 @@
 #include "net/outlet.h"
 #include "net_rig.h"
 #include "rules/rules.h"
+#include "serve/service.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <weir/weir.h>
 
 #define RUNS_MAX 20000
 #define NEVER UINT64_MAX
 
-static uint64_t calls, failing = NEVER; /* of this run; which of them fails */
-static bool all_after;                  /* and every one after it */
+static _Atomic uint64_t calls;           /* of this run, by all threads */
+static _Atomic uint64_t failing = NEVER; /* which of them fails */
+static bool all_after;                   /* and every one after it */
 
 static bool fails(void)
 {
-    uint64_t call = calls++;
+    uint64_t call = atomic_fetch_add(&calls, 1);
     return all_after ? call >= failing : call == failing;
 }
 
@@ -203,12 +206,64 @@ static void loops_and_listeners_start_or_say_that_memory_is_out(void **state)
     try_all(start_loops);
 }
 
+/* ---- the service ---- */
+
+static void say_nothing(void *ctx, enum weir_level level, const char *line)
+{
+    (void)ctx;
+    (void)level;
+    (void)line;
+}
+
+static uint32_t served; /* how often it came as far as that */
+
+/* Started, and told to end at once: the signal is there before it looks. */
+static void serve_and_end(void)
+{
+    static char *no_environment[] = {NULL};
+    static const char *flags[WEIR_SETTINGS_COUNT];
+    struct weir_settings settings;
+    flags[WEIR_SETTING_NUMBER_rules] = path;
+    flags[WEIR_SETTING_NUMBER_table] = "none";
+    flags[WEIR_SETTING_NUMBER_table_size] = "1m";
+    flags[WEIR_SETTING_NUMBER_threads] = "2";
+    flags[WEIR_SETTING_NUMBER_grpc] = flags[WEIR_SETTING_NUMBER_http] = "127.0.0.1:0";
+    flags[WEIR_SETTING_NUMBER_resp] = flags[WEIR_SETTING_NUMBER_admin] = "127.0.0.1:0";
+    flags[WEIR_SETTING_NUMBER_statsd] = "127.0.0.1:1";
+    flags[WEIR_SETTING_NUMBER_drain_delay] = "0";
+    int err = weir_settings_load(&settings, flags, no_environment, say_nothing, NULL);
+    if (err == 0) {
+        raise(SIGTERM);
+        err = weir_service_run(&settings, flags);
+        served += err == 0;
+    }
+    assert_true(err == 0 || err == WEIR_ERR_NOMEM);
+    weir_settings_fini(&settings);
+}
+
+static void a_service_starts_or_says_that_memory_is_out(void **state)
+{
+    sigset_t end;
+    int words = dup(STDERR_FILENO), nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    (void)state;
+    sigemptyset(&end);
+    sigaddset(&end, SIGTERM);
+    assert_int_equal(pthread_sigmask(SIG_BLOCK, &end, NULL), 0);
+    assert_true(dup2(nowhere, STDERR_FILENO) >= 0); /* it complains, some hundred times */
+    try_all(serve_and_end);
+    assert_true(dup2(words, STDERR_FILENO) >= 0);
+    close(words);
+    close(nowhere);
+    assert_true(served >= 2); /* the last of each mode */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_engine_opens_or_says_that_memory_is_out),
         cmocka_unit_test(rules_that_find_no_memory_leave_the_old_ones),
         cmocka_unit_test(loops_and_listeners_start_or_say_that_memory_is_out),
+        cmocka_unit_test(a_service_starts_or_says_that_memory_is_out),
     };
     int fd = mkstemp(path);
     if (fd < 0 || write(fd, RULES, sizeof(RULES) - 1) != (ssize_t)(sizeof(RULES) - 1))

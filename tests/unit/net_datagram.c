@@ -60,13 +60,19 @@ static void abstract_names_have_an_at(void **state)
 
 static void wrong_addresses_are_named(void **state)
 {
-    static const char *const wrong[] = {
-        "", "localhost", ":8125", "unix:", "unix:/nowhere/s", "[::1", "127.0.0.1:no-such-port"};
+    static const char *const wrong[] = {"",
+                                        "localhost",
+                                        ":8125",
+                                        "unix:",
+                                        "unix:/nowhere/s",
+                                        "[::1",
+                                        "127.0.0.1:no-such-port",
+                                        "::1:8125"};
     char why[128];
     int fd;
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        assert_int_equal(weir_datagram_open(&fd, wrong[i], why, sizeof(why)), WEIR_ERR_IO);
+        assert_true(weir_datagram_open(&fd, wrong[i], why, sizeof(why)) < 0);
         assert_non_null(strstr(why, wrong[i]));
     }
 }
