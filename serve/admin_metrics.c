@@ -245,6 +245,23 @@ static void put_requests(struct weir_buf *to, const struct weir_service *service
     }
 }
 
+/* Of /check?hold=1. */
+static void put_holds(struct weir_buf *to, const struct weir_service *service)
+{
+    static const char name[] = "weir_hold_refusals_total";
+    const struct weir_prom_label too_long = {"bound", WEIR_STR("hold_max")};
+    const struct weir_prom_label no_room = {"bound", WEIR_STR("hold_requests")};
+    put_number(to, "weir_holds", "gauge", "Answers that are held at this moment.",
+               weir_service_hold_count(service, WEIR_HOLD_COUNT_NOW));
+    put_number(to, "weir_holds_total", "counter", "Answers that were held.",
+               weir_service_hold_count(service, WEIR_HOLD_COUNT_EVER));
+    weir_prom_head(to, name, "counter", "Requests refused because they could not be held.");
+    weir_prom_sample(to, name, &too_long, 1,
+                     weir_service_hold_count(service, WEIR_HOLD_COUNT_TOO_LONG));
+    weir_prom_sample(to, name, &no_room, 1,
+                     weir_service_hold_count(service, WEIR_HOLD_COUNT_NO_ROOM));
+}
+
 static void put_connections(struct weir_buf *to, const struct weir_service *service)
 {
     static const struct {
@@ -349,6 +366,7 @@ static void put_service(struct weir_buf *to, const struct weir_service *service)
     weir_prom_sample_real(to, "weir_clock_offset_seconds",
                           (double)((int64_t)weir_now(w) - wall_ns) / 1e9);
     put_requests(to, service);
+    put_holds(to, service);
     put_connections(to, service);
     put_table(to, w);
     put_processes(to, w);

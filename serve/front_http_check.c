@@ -4,6 +4,7 @@
 #include "base/str.h"
 #include "proto/pairs.h"
 #include "proto/uri.h"
+#include "serve/hold.h"
 #include "serve/http_decide.h"
 
 #define NS_PER_MS UINT64_C(1000000)
@@ -139,8 +140,9 @@ static bool hold(struct weir_front_http *front, const struct weir_http1_request 
                        weir_loop_now(front->worker->loop));
     struct weir_http1_answer told = {.status = 200,
                                      .lines = {.ptr = lines, .len = weir_text_len(&text)}};
-    if (delay_ns <= most_ns && !front->is_draining &&
-        weir_front_http_hold(front, request, &told, decision, delay_ns))
+    if (delay_ns > most_ns)
+        weir_holds_note_too_long(front->worker->holds);
+    else if (!front->is_draining && weir_front_http_hold(front, request, &told, decision, delay_ns))
         return true;
     turn_away(front, decision, most_ns);
     return false;

@@ -10,6 +10,7 @@
 struct weir_holds {
     struct weir_hold *free;
     uint32_t used, max; /* of at[] */
+    _Atomic uint64_t counts[WEIR_HOLD_COUNTS];
     struct weir_hold at[];
 };
 
@@ -34,6 +35,23 @@ void weir_holds_free(struct weir_holds *holds)
     free(holds);
 }
 
+/* relaxed, and no read-modify-write: one writer; readers want numbers, and nothing hangs on them */
+static void add(struct weir_holds *holds, enum weir_hold_count counter, uint64_t n)
+{
+    uint64_t count = atomic_load_explicit(&holds->counts[counter], memory_order_relaxed);
+    atomic_store_explicit(&holds->counts[counter], count + n, memory_order_relaxed);
+}
+
+uint64_t weir_holds_count(const struct weir_holds *holds, enum weir_hold_count counter)
+{
+    return atomic_load_explicit(&holds->counts[counter], memory_order_relaxed);
+}
+
+void weir_holds_note_too_long(struct weir_holds *holds)
+{
+    add(holds, WEIR_HOLD_COUNT_TOO_LONG, 1);
+}
+
 struct weir_hold *weir_hold_take(struct weir_holds *holds)
 {
     struct weir_hold *hold = holds->free;
@@ -41,8 +59,13 @@ struct weir_hold *weir_hold_take(struct weir_holds *holds)
         holds->free = hold->next;
     else if (holds->used < holds->max)
         hold = &holds->at[holds->used++];
-    if (hold != NULL)
-        hold->ticket_count = 0;
+    if (hold == NULL) {
+        add(holds, WEIR_HOLD_COUNT_NO_ROOM, 1);
+        return NULL;
+    }
+    add(holds, WEIR_HOLD_COUNT_NOW, 1);
+    add(holds, WEIR_HOLD_COUNT_EVER, 1);
+    hold->ticket_count = 0;
     return hold;
 }
 
@@ -61,4 +84,5 @@ void weir_hold_give_back(struct weir_hold *hold, struct weir_worker *worker, boo
         weir_release(worker->session, &hold->tickets[i], weir_loop_now(worker->loop));
     hold->next = worker->holds->free;
     worker->holds->free = hold;
+    add(worker->holds, WEIR_HOLD_COUNT_NOW, UINT64_MAX); /* - 1 */
 }

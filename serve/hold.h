@@ -17,10 +17,18 @@
 #include "serve/worker.h"
 
 #define WEIR_HOLD_ANSWER_MAX 4096
-#define WEIR_HOLD_TICKETS_MAX                                                                      \
-    8 /* what is beyond cannot be given back: it was asked for, after all */
+#define WEIR_HOLD_TICKETS_MAX 8 /* beyond, places cannot be given back; they were asked for */
 
 struct weir_holds;
+
+/* What a worker counts of them. */
+enum weir_hold_count {
+    WEIR_HOLD_COUNT_NOW,      /* held at this moment */
+    WEIR_HOLD_COUNT_EVER,     /* since the start */
+    WEIR_HOLD_COUNT_TOO_LONG, /* refused: would have waited longer than hold_max */
+    WEIR_HOLD_COUNT_NO_ROOM,  /* refused: hold_requests were held */
+    WEIR_HOLD_COUNTS
+};
 
 /* One answer. */
 struct weir_hold {
@@ -35,6 +43,11 @@ struct weir_hold {
 WEIR_MUST_CHECK int weir_holds_new(struct weir_holds **out, struct weir_loop *loop,
                                    uint32_t holds_max);
 void weir_holds_free(struct weir_holds *holds);
+
+/* From any thread: a number that was true once. */
+uint64_t weir_holds_count(const struct weir_holds *holds, enum weir_hold_count counter);
+/* Somebody would wait too long, and is refused. */
+void weir_holds_note_too_long(struct weir_holds *holds);
 
 /* NULL where there is no room. */
 struct weir_hold *weir_hold_take(struct weir_holds *holds);

@@ -66,6 +66,14 @@ uint64_t weir_service_count(const struct weir_service *service, enum weir_front 
     return sum;
 }
 
+uint64_t weir_service_hold_count(const struct weir_service *service, enum weir_hold_count counter)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        sum += weir_holds_count(service->workers[i].holds, counter);
+    return sum;
+}
+
 uint64_t weir_service_shadowed(const struct weir_service *service)
 {
     return weir_service_count(service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_SHADOWED) +

@@ -19,6 +19,7 @@
 #ifndef WEIR_SERVE_SERVICE_H
 #define WEIR_SERVE_SERVICE_H
 
+#include "serve/hold.h"
 #include "serve/log.h"
 #include "serve/settings.h"
 #include "serve/worker.h"
@@ -40,6 +41,7 @@ struct weir *weir_service_engine(const struct weir_service *service);
 /* A counter over all workers. */
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
                             enum weir_front_count counter);
+uint64_t weir_service_hold_count(const struct weir_service *service, enum weir_hold_count counter);
 /* Requests of Envoy's protocol, by gRPC or /json, that shadow_mode alone let through. */
 uint64_t weir_service_shadowed(const struct weir_service *service);
 /* How often new rules were not valid, and so changed nothing. */

@@ -113,6 +113,15 @@ def test_metrics_are_what_prometheus_reads(weir):
     assert sum(name == "weir_connections" for name, _ in metrics) == 4
 
 
+def test_the_docs_list_every_metric_and_no_other(weir):
+    spend(weir, ("user", "ann"))
+    has = {name for name, _ in read_metrics(ask(weir, "/metrics").text)}
+    docs = (ROOT / "docs/operations.md").read_text()
+    rows = re.search(r"\n## Metrics\n(.*?)\n## ", docs, re.S)[1].splitlines()
+    listed = [name for row in rows if row.startswith("| `") for name in re.findall(r"`(weir_\w+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(has)
+
+
 def test_metrics_under_envoys_names(weir):
     spend(weir, ("path", "/pay"), ("user", "a"))
     spend(weir, ("path", "/pay"), ("user", "a"), ("deep", "b"))

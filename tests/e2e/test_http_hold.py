@@ -9,6 +9,7 @@ import time
 
 import pytest
 from http_rig import PATIENCE_S, ask, connect, read_all, serve
+from service import wait_until
 
 QUICK_S, SLOW_S = 0.1, 60       # from one request that leaves to the next
 WAITING = 3                     # in the queue; one more is leaving
@@ -36,6 +37,11 @@ def held(weir):
         connection.recv(1)
     connection.settimeout(PATIENCE_S)
     return connection
+
+
+def metric(weir, name):
+    page = ask(weir.port("admin"), "/metrics").body.decode()
+    return next(int(line.split()[1]) for line in page.splitlines() if line.startswith(name + " "))
 
 
 def look(weir):
@@ -108,10 +114,11 @@ def test_who_would_wait_too_long_is_refused_and_takes_no_place(tmp_path):
 
 
 def test_only_so_many_wait_at_once(tmp_path):
-    with serve(tmp_path, SLOW, "--hold-max", "1h", "--hold-requests", "2", threads=1) as weir:
+    with serve(tmp_path, SLOW, "--hold-max", "1h", "--hold-requests", "2", "--admin", "127.0.0.1:0", threads=1) as weir:
         assert ask(weir.port("http"), "/check?hold=1").status == 200
         waiting = [held(weir), held(weir)]
         assert ask(weir.port("http"), "/check?hold=1").status == 429
+        assert metric(weir, 'weir_hold_refusals_total{bound="hold_requests"}') == 1
         waiting.pop().close()
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
@@ -124,6 +131,21 @@ def test_only_so_many_wait_at_once(tmp_path):
                     break
         assert time.monotonic() < end
         waiting.pop().close()
+
+
+def test_metrics_say_how_many_wait_and_who_could_not(tmp_path):
+    refused = 'weir_hold_refusals_total{bound="%s"}'
+    with serve(tmp_path, SLOW, "--hold-max", "90s", "--hold-requests", "1", "--admin", "127.0.0.1:0", threads=1) as weir:
+        assert ask(weir.port("http"), "/check?hold=1").status == 200
+        assert (metric(weir, "weir_holds"), metric(weir, "weir_holds_total")) == (0, 0)
+        first = held(weir)
+        assert (metric(weir, "weir_holds"), metric(weir, "weir_holds_total")) == (1, 1)
+        assert look(weir)[0] == 200             # a place more, so that the next would wait for longer than 90 s
+        assert ask(weir.port("http"), "/check?hold=1").status == 429
+        assert (metric(weir, refused % "hold_max"), metric(weir, refused % "hold_requests")) == (1, 0)
+        first.close()
+        wait_until(lambda: metric(weir, "weir_holds") == 0, "nobody is held")
+        assert metric(weir, "weir_holds_total") == 1
 
 
 def test_what_is_pipelined_behind_is_answered_behind(tmp_path):
