@@ -110,10 +110,10 @@ static ngx_int_t filter(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
-        ngx_http_weir_settle(one, r->headers_out.status);
-    if (record == NULL || record->is_dry || (record->lines.len == 0 && record->lists.len == 0))
+        ngx_weir_settle(&one->base, r->headers_out.status);
+    if (record == NULL || record->base.is_dry || (record->lines.len == 0 && record->lists.len == 0))
         return next_filter(r);
-    bool is_refused = record->verdict == NGX_HTTP_WEIR_REJECTED;
+    bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (prepare(r, is_refused) && !is_refused)
         return next_filter(r);
     if (push_lines(r, record->lines) != NGX_OK)

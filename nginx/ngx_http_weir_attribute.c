@@ -10,15 +10,19 @@ static bool is_key(struct weir_str key, const char *known)
 
 static int found(struct weir_str *value, ngx_str_t text)
 {
-    *value = ngx_http_weir_str(text);
+    *value = ngx_weir_str(text);
     return text.data != NULL;
+}
+
+static ngx_http_request_t *request_of(ngx_http_weir_asking_t *a)
+{
+    return a->base.from;
 }
 
 /* ---- the address ---- */
 
-static void walk_proxies(ngx_http_weir_asking_t *a, ngx_addr_t *addr)
+static void walk_proxies(ngx_http_request_t *r, ngx_array_t *proxies, ngx_addr_t *addr)
 {
-    ngx_http_request_t *r = a->request;
 #if (nginx_version >= 1023000)
     ngx_table_elt_t *forwarded = r->headers_in.x_forwarded_for;
     if (forwarded == NULL)
@@ -28,40 +32,23 @@ static void walk_proxies(ngx_http_weir_asking_t *a, ngx_addr_t *addr)
     if (forwarded->nelts == 0)
         return;
 #endif
-    (void)ngx_http_get_forwarded_addr(r, addr, forwarded, NULL, a->main->proxies, 1);
-}
-
-/* ::ffff:192.0.2.1 is 192.0.2.1, however it was connected. */
-static ngx_str_t canonical(ngx_str_t text)
-{
-    static const u_char mapped[] = "::ffff:";
-    const size_t len = sizeof(mapped) - 1;
-    if (text.len > len && ngx_memcmp(text.data, mapped, len) == 0 &&
-        ngx_strlchr(text.data, text.data + text.len, '.') != NULL) {
-        text.data += len;
-        text.len -= len;
-    }
-    return text;
+    (void)ngx_http_get_forwarded_addr(r, addr, forwarded, NULL, proxies, 1);
 }
 
 static ngx_str_t address_of(ngx_http_weir_asking_t *a)
 {
-    ngx_connection_t *c = a->request->connection;
+    ngx_connection_t *c = a->base.connection;
+    const ngx_http_weir_main_conf_t *main =
+        ngx_http_get_module_main_conf(request_of(a), ngx_http_weir_module);
     ngx_addr_t addr = {.sockaddr = c->sockaddr, .socklen = c->socklen};
     ngx_str_t text = c->addr_text;
-    if (a->main->proxies != NULL)
-        walk_proxies(a, &addr);
+    if (main->proxies != NULL)
+        walk_proxies(request_of(a), main->proxies, &addr);
     if (addr.sockaddr != c->sockaddr) {
         text.data = a->address;
         text.len = ngx_sock_ntop(addr.sockaddr, addr.socklen, a->address, sizeof(a->address), 0);
     }
-#if (NGX_HAVE_UNIX_DOMAIN)
-    /* Without an address all who come this way are counted as one: limited, and so noticed. */
-    if (addr.sockaddr->sa_family == AF_UNIX) {
-        ngx_str_set(&text, "unix"); /* two statements */
-    }
-#endif
-    return canonical(text);
+    return ngx_weir_address(addr.sockaddr, text);
 }
 
 /* ---- headers, cookies, the query ---- */
@@ -96,53 +83,44 @@ static int find_cookie(ngx_http_request_t *r, struct weir_str name, struct weir_
     ngx_uint_t i = 0;
     ngx_table_elt_t *h;
     while ((h = next_header(&part, &i, cookie)) != NULL)
-        if (weir_cookie_value(ngx_http_weir_str(h->value), name, value))
+        if (weir_cookie_value(ngx_weir_str(h->value), name, value))
             return 1;
     return 0;
 }
 
 static int find_in_query(ngx_http_weir_asking_t *a, struct weir_str name, struct weir_str *value)
 {
-    char *room = a->main->worker->scratch + a->scratch_used;
-    int is_there = weir_query_value(ngx_http_weir_str(a->request->args), name, room,
-                                    NGX_HTTP_WEIR_SCRATCH_LEN - a->scratch_used, value);
+    char *room = a->base.main->worker->scratch + a->scratch_used;
+    int is_there = weir_query_value(ngx_weir_str(request_of(a)->args), name, room,
+                                    NGX_WEIR_SCRATCH_LEN - a->scratch_used, value);
     if (is_there > 0 && value->ptr == room)
         a->scratch_used += value->len;
     return is_there;
 }
 
-/* ---- what the configuration fills in ---- */
+/* ---- who it is ---- */
 
-/* Looked up once a request, though several rules may ask; empty is absent. */
-static int filled(ngx_http_weir_asking_t *a, ngx_uint_t i, ngx_http_complex_value_t *from,
-                  struct weir_str *value)
+static ngx_http_complex_value_t *user_of(const ngx_http_weir_asking_t *a)
 {
-    if (!(a->known >> i & 1)) {
-        if (ngx_http_complex_value(a->request, from, &a->values[i]) != NGX_OK)
-            return WEIR_ERR_NOMEM;
-        a->known |= (ngx_uint_t)1 << i;
-    }
-    *value = ngx_http_weir_str(a->values[i]);
-    return a->values[i].len > 0;
+    return ((ngx_http_weir_loc_conf_t *)a->base.place)->user;
 }
 
-static ngx_http_weir_entry_t *entry_of(const ngx_http_weir_loc_conf_t *conf, struct weir_str key,
-                                       ngx_uint_t *i)
+/* Looked up once a request, though several rules may ask; empty is absent. */
+static int find_user(ngx_http_weir_asking_t *a, struct weir_str *value)
 {
-    ngx_http_weir_entry_t *entries = conf->attributes != NULL ? conf->attributes->elts : NULL;
-    for (*i = 0; entries != NULL && *i < conf->attributes->nelts; ++*i) {
-        ngx_http_weir_entry_t *e = &entries[*i];
-        if (e->key.len == key.len && ngx_memcmp(e->key.data, key.ptr, key.len) == 0)
-            return e;
-    }
-    return NULL;
+    if (user_of(a) == NULL)
+        return 0;
+    if (!a->has_user && ngx_http_complex_value(request_of(a), user_of(a), &a->user) != NGX_OK)
+        return WEIR_ERR_NOMEM;
+    a->has_user = true;
+    *value = ngx_weir_str(a->user);
+    return a->user.len > 0;
 }
 
 bool ngx_http_weir_is_late(void *asking, struct weir_str key)
 {
     ngx_http_weir_asking_t *a = asking;
-    ngx_uint_t i;
-    return is_key(key, "user") || entry_of(a->conf, key, &i) != NULL;
+    return is_key(key, "user") || ngx_weir_has_attribute(a->base.place, key);
 }
 
 /* ---- all of them ---- */
@@ -180,8 +158,7 @@ static bool cut_prefix(struct weir_str *key, const char *prefix)
 int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *value)
 {
     ngx_http_weir_asking_t *a = asking;
-    ngx_http_request_t *r = a->request;
-    ngx_uint_t i;
+    ngx_http_request_t *r = request_of(a);
     if (is_key(key, "remote_address"))
         return found(value, address_of(a));
     if (is_key(key, "path"))
@@ -193,10 +170,9 @@ int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *
     if (is_key(key, "scheme"))
         return found(value, scheme_of(r));
     if (is_key(key, "user"))
-        return a->conf->user ? filled(a, NGX_HTTP_WEIR_ATTRIBUTES_MAX, a->conf->user, value) : 0;
-    ngx_http_weir_entry_t *entry = entry_of(a->conf, key, &i);
-    if (entry != NULL)
-        return filled(a, i, &entry->value, value);
+        return find_user(a, value);
+    if (ngx_weir_has_attribute(a->base.place, key))
+        return ngx_weir_attribute(&a->base, key, value);
     if (cut_prefix(&key, "header."))
         return find_header(r, key, value);
     if (cut_prefix(&key, "cookie."))

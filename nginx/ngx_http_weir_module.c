@@ -13,12 +13,31 @@ static ngx_int_t add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_
     return NGX_OK;
 }
 
+static ngx_int_t get_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t which)
+{
+    ngx_http_weir_record_t *record = ngx_http_weir_find(r->main);
+    return ngx_weir_variable(record != NULL ? &record->base : NULL, r->pool, v, which);
+}
+
+static ngx_int_t preconfiguration(ngx_conf_t *cf)
+{
+    for (const ngx_weir_variable_t *one = ngx_weir_variables; one->name.len > 0; one++) {
+        ngx_str_t name = one->name;
+        ngx_http_variable_t *v = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
+        if (v == NULL)
+            return NGX_ERROR;
+        v->get_handler = get_variable;
+        v->data = one->which;
+    }
+    return NGX_OK;
+}
+
 static ngx_int_t postconfiguration(ngx_conf_t *cf)
 {
     ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
-    if (!main->is_used)
+    if (!main->base.is_used)
         return NGX_OK;
-    if (ngx_http_weir_open(cf, main) != NGX_OK ||
+    if (ngx_weir_open(cf, &main->base) != NGX_OK ||
         add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess) != NGX_OK ||
         (main->has_late &&
          add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK))
@@ -26,8 +45,14 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     return ngx_http_weir_init_filter(cf);
 }
 
+static ngx_int_t init_process(ngx_cycle_t *cycle)
+{
+    return ngx_weir_init_process(cycle,
+                                 ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module));
+}
+
 static ngx_http_module_t context = {
-    ngx_http_weir_add_variables, /* preconfiguration */
+    preconfiguration,
     postconfiguration,
 
     ngx_http_weir_create_main_conf,
@@ -47,10 +72,10 @@ ngx_module_t ngx_http_weir_module = {
     NGX_HTTP_MODULE,
     NULL, /* init master */
     NULL, /* init module */
-    ngx_http_weir_init_process,
+    init_process,
     NULL, /* init thread */
     NULL, /* exit thread */
-    ngx_http_weir_exit_process,
+    ngx_weir_exit_process,
     NULL, /* exit master */
     NGX_MODULE_V1_PADDING,
 };

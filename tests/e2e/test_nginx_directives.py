@@ -333,7 +333,7 @@ def test_every_directive_and_variable_is_told():
     code = (ROOT / "nginx/ngx_http_weir_conf.c").read_text()
     page = (ROOT / "docs/nginx.md").read_text()
     directives = re.findall(r'OF_(?:ALL|PLACE)\("(\w+)"', code)
-    variables = re.findall(r'ngx_string\("(weir_\w+)"\), [A-Z_]+}', (ROOT / "nginx/ngx_http_weir_variables.c").read_text())
+    variables = re.findall(r'ngx_string\("(weir_\w+)"\), [A-Z_]+}', (ROOT / "nginx/ngx_weir_variables.c").read_text())
     assert len(directives) == 14 and len(variables) == 6
     assert [name for name in directives if f"`{name} " not in page] == []
     assert [name for name in variables if f"`${name}`" not in page] == []

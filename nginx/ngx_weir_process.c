@@ -10,10 +10,14 @@
  * a process that has any pays with 2 to 3% for every system call on a descriptor.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "ngx_http_weir.h"
+#include "ngx_weir.h"
 
 #include <pthread.h> /* layer: one thread, for the time that rules are looked at; see above */
 #include <stdatomic.h>
+
+#if (NGX_THREADS)
+#include <ngx_thread_pool.h>
+#endif
 
 #define WATCH_MS 2000 /* where the rules cannot say when to look again */
 #define POLL_MS 10    /* how often a thread is asked whether it is done */
@@ -43,7 +47,7 @@ static void end_thread(watch_t *w);
 
 static void say(void *ctx, enum weir_level level, const char *line)
 {
-    ngx_http_weir_main_conf_t *main = ctx;
+    ngx_weir_main_conf_t *main = ctx;
     ngx_uint_t error = main->worker != NULL ? NGX_LOG_ERR : NGX_LOG_EMERG;
     ngx_uint_t to = level == WEIR_LEVEL_ERROR     ? error
                     : level == WEIR_LEVEL_WARNING ? NGX_LOG_WARN
@@ -69,7 +73,7 @@ static void stop_watching(void)
 
 static void close_engine(void *data)
 {
-    ngx_http_weir_main_conf_t *main = data;
+    ngx_weir_main_conf_t *main = data;
     if (watch != NULL && watch->engine == main->engine) {
         stop_watching();
         watch = NULL;
@@ -81,7 +85,7 @@ static void close_engine(void *data)
     main->engine = NULL;
 }
 
-static ngx_int_t add_threads(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
+static ngx_int_t add_threads(ngx_conf_t *cf, ngx_weir_main_conf_t *main)
 {
     if (main->threads.len == 0)
         return NGX_OK;
@@ -93,7 +97,7 @@ static ngx_int_t add_threads(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
 #endif
 }
 
-ngx_int_t ngx_http_weir_open(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
+ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main)
 {
     struct weir_options options = {
         .rules_path = (const char *)main->rules.data,
@@ -122,12 +126,12 @@ ngx_int_t ngx_http_weir_open(ngx_conf_t *cf, ngx_http_weir_main_conf_t *main)
     return NGX_OK;
 }
 
-ngx_http_weir_worker_t *ngx_http_weir_worker(ngx_http_weir_main_conf_t *main)
+ngx_weir_worker_t *ngx_weir_worker(ngx_weir_main_conf_t *main)
 {
     ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
     if (main->worker != NULL)
         return main->worker;
-    ngx_http_weir_worker_t *worker = ngx_pcalloc(ngx_cycle->pool, sizeof(*worker));
+    ngx_weir_worker_t *worker = ngx_pcalloc(ngx_cycle->pool, sizeof(*worker));
     ngx_uint_t workers = core->worker_processes > 0 ? (ngx_uint_t)core->worker_processes : 1;
     if (worker == NULL || weir_session_open(&worker->session, main->engine) != 0)
         return NULL;
@@ -257,7 +261,7 @@ static void listen_for_changes(watch_t *w, ngx_cycle_t *cycle)
     w->connection = c;
 }
 
-static ngx_int_t watch_rules(ngx_http_weir_main_conf_t *main, ngx_cycle_t *cycle)
+static ngx_int_t watch_rules(ngx_weir_main_conf_t *main, ngx_cycle_t *cycle)
 {
     watch = ngx_pcalloc(cycle->pool, sizeof(*watch));
     if (watch == NULL)
@@ -284,19 +288,17 @@ static ngx_int_t watch_rules(ngx_http_weir_main_conf_t *main, ngx_cycle_t *cycle
 
 /* ---- workers ---- */
 
-ngx_int_t ngx_http_weir_init_process(ngx_cycle_t *cycle)
+ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main)
 {
-    ngx_http_weir_main_conf_t *main =
-        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
     bool is_worker = ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE;
     if (main == NULL || main->engine == NULL || !is_worker)
         return NGX_OK;
-    if (ngx_http_weir_worker(main) == NULL)
+    if (ngx_weir_worker(main) == NULL)
         return NGX_ERROR;
     return watch_rules(main, cycle);
 }
 
-void ngx_http_weir_exit_process(ngx_cycle_t *cycle)
+void ngx_weir_exit_process(ngx_cycle_t *cycle)
 {
     (void)cycle;
     if (watch != NULL)

@@ -1,0 +1,220 @@
+/* ngx_weir.h - what weir's modules for HTTP and for stream have in common.
+ *
+ *     ngx_weir_conf.c        directives of both
+ *     ngx_weir_process.c     the engine: opened by the master before it forks, one session a
+ *                            worker, new rules looked at away from the event loop
+ *     ngx_weir_ask.c         asks libweir, by the rules' shapes or by weir_descriptor
+ *     ngx_weir_record.c      what is kept of a decision, and given back at the end
+ *     ngx_weir_hold.c        a leaky bucket's queue
+ *     ngx_weir_variables.c   $weir_status and its like
+ *
+ * A module's configurations and records begin with the ones that are here, so that one pointer is
+ * good for both.
+ *
+ * Each module is a shared object with a copy of this of its own, and nginx loads them all into one
+ * space of names: so these are hidden, or the second module would run the first one's code.
+ *
+ * Names are nginx's, and so are types; the format is ours.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef NGX_WEIR_H
+#define NGX_WEIR_H
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_event.h>
+#include <weir/weir.h>
+
+#define NGX_WEIR_ATTRIBUTES_MAX 32  /* weir_attribute in one place */
+#define NGX_WEIR_DESCRIPTORS_MAX 64 /* weir_descriptor in one place, as in one request */
+#define NGX_WEIR_ENTRIES_MAX 32     /* in one of them */
+#define NGX_WEIR_SCRATCH_LEN 65536  /* bytes of a query's decoded values */
+
+#pragma GCC visibility push(hidden)
+
+/* ---- configuration ---- */
+
+/* What a worker has for deciding; one, since a worker does one thing at a time. */
+typedef struct {
+    struct weir_session *session;
+    ngx_msec_t read_ms;  /* when the clock was read, on nginx's own */
+    uint64_t now_ns;     /* what it said */
+    ngx_uint_t held;     /* requests in the queue */
+    ngx_uint_t held_max; /* this worker's share */
+    struct weir_descriptor descriptors[NGX_WEIR_DESCRIPTORS_MAX];
+    struct weir_entry entries[NGX_WEIR_DESCRIPTORS_MAX * NGX_WEIR_ENTRIES_MAX];
+    struct weir_status statuses[NGX_WEIR_DESCRIPTORS_MAX];
+    char scratch[NGX_WEIR_SCRATCH_LEN];
+} ngx_weir_worker_t;
+
+/* Of a whole http or stream. */
+typedef struct {
+    ngx_str_t rules;
+    ngx_str_t threads; /* the thread pool that compiles them */
+    ngx_str_t table;
+    size_t table_size;
+    ngx_uint_t queue_max;
+    ngx_msec_t queue_timeout;
+    unsigned is_used : 1; /* some place is limited */
+    ngx_log_t *log;
+    struct weir *engine;       /* NULL: not used */
+    ngx_weir_worker_t *worker; /* NULL: in the master */
+} ngx_weir_main_conf_t;
+
+/* A text with variables in it is HTTP's or stream's: alike, and yet not the same. */
+typedef void ngx_weir_value_t;
+
+/* What the modules do each in its own way. */
+typedef struct {
+    ngx_weir_value_t *(*compile)(ngx_conf_t *cf, ngx_str_t text); /* NULL: nginx has said why */
+    ngx_int_t (*text)(void *from, ngx_weir_value_t *value, ngx_str_t *out); /* from: who asks */
+    bool (*limit_option)(void *place, ngx_str_t word); /* of weir_limit; NULL: none but domain= */
+    weir_attribute_fn attribute;
+    bool (*is_late)(void *asking, struct weir_str key);
+} ngx_weir_kind_t;
+
+typedef struct {
+    ngx_str_t key;
+    ngx_weir_value_t *value;
+} ngx_weir_entry_t;
+
+typedef struct {
+    ngx_array_t entries;    /* of ngx_weir_entry_t */
+    ngx_weir_value_t *hits; /* NULL: weir_hits */
+} ngx_weir_descriptor_t;
+
+/* Of a location, or of a server of stream's. */
+typedef struct {
+    ngx_flag_t enable;
+    ngx_weir_value_t *domain; /* NULL: the only one */
+    ngx_array_t *attributes;  /* of ngx_weir_entry_t */
+    ngx_array_t *descriptors; /* of ngx_weir_descriptor_t; NULL: by the rules' shapes */
+    ngx_weir_value_t *hits;
+    ngx_flag_t dry_run;
+    ngx_uint_t log_level;
+} ngx_weir_place_conf_t;
+
+static ngx_inline struct weir_str ngx_weir_str(ngx_str_t s)
+{
+    return (struct weir_str){.ptr = (const char *)s.data, .len = s.len};
+}
+
+/* ngx_weir_conf.c: directives; those of a place have an ngx_weir_kind_t as their `post`. */
+char *ngx_weir_set_rules(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_weir_set_table(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_weir_set_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_weir_set_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_weir_set_attribute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_weir_set_descriptor(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+extern ngx_conf_enum_t ngx_weir_log_levels[];
+
+void ngx_weir_init_main(ngx_weir_main_conf_t *main); /* before its directives, as it came zeroed */
+void ngx_weir_fill_main(ngx_weir_main_conf_t *main); /* after them */
+void ngx_weir_init_place(ngx_weir_place_conf_t *place);
+char *ngx_weir_merge_place(ngx_weir_main_conf_t *main, ngx_weir_place_conf_t *to,
+                           const ngx_weir_place_conf_t *from);
+
+/* For directives of one module: words of theirs. */
+bool ngx_weir_is_word(ngx_str_t word, const char *known);
+char *ngx_weir_invalid(ngx_conf_t *cf, ngx_str_t word);
+
+/* ---- the engine's life: ngx_weir_process.c ---- */
+
+ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main);
+/* main: NULL where there is no such block. */
+ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main);
+void ngx_weir_exit_process(ngx_cycle_t *cycle);
+/* This worker's; NULL where there is no memory for it. */
+ngx_weir_worker_t *ngx_weir_worker(ngx_weir_main_conf_t *main);
+
+/* libweir's clock, read once while nginx's stands still. */
+static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
+{
+    ngx_weir_worker_t *worker = main->worker;
+    if (worker->read_ms != ngx_current_msec || worker->now_ns == 0) {
+        worker->read_ms = ngx_current_msec;
+        worker->now_ns = weir_now(main->engine);
+    }
+    return worker->now_ns;
+}
+
+/* ---- asking: ngx_weir_ask.c ---- */
+
+/* Who asks.  Values last while it does. */
+typedef struct {
+    const ngx_weir_kind_t *kind;
+    void *from; /* a request, or a session of stream's */
+    ngx_connection_t *connection;
+    ngx_weir_main_conf_t *main;
+    ngx_weir_place_conf_t *place;
+    ngx_uint_t known; /* bit i: values[i] is there */
+    ngx_str_t values[NGX_WEIR_ATTRIBUTES_MAX];
+} ngx_weir_asking_t;
+
+/* 0, or an error.  out->statuses is the worker's or the session's, until it is asked again. */
+int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
+                 struct weir_decision *out);
+/* What comes of an error, which is told: NGX_DECLINED, or the status of a refusal. */
+ngx_int_t ngx_weir_fail(ngx_weir_asking_t *a, int err);
+/* A weir_attribute: 1, 0 where there is none, or an error. */
+int ngx_weir_attribute(ngx_weir_asking_t *a, struct weir_str key, struct weir_str *value);
+bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str key);
+/* An address as it is counted. */
+ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text);
+
+/* ---- what is kept: ngx_weir_record.c ---- */
+
+enum { NGX_WEIR_BYPASSED, NGX_WEIR_PASSED, NGX_WEIR_DELAYED, NGX_WEIR_REJECTED };
+
+/* What is kept of a decision.  Tickets and texts lie behind it, in the same piece of memory. */
+typedef struct {
+    ngx_weir_main_conf_t *main;
+    ngx_connection_t *connection;
+    ngx_uint_t verdict;
+    unsigned is_dry : 1;
+    unsigned is_held : 1; /* in the queue now */
+    unsigned has_numbers : 1;
+    uint64_t limit, remaining, wait_s; /* of the tightest */
+    uint64_t due_ns;                   /* when a held request goes on */
+    ngx_msec_t delay_ms;
+    ngx_str_t rule;
+    ngx_event_t *renew; /* NULL: no slots that could expire */
+    ngx_uint_t ticket_count;
+    struct weir_ticket *tickets;
+} ngx_weir_record_t;
+
+/* Keeps a decision in a record of `len` bytes, zeroed beyond what is filled in here, with room for
+ * `more_len` bytes at *more; it ends with the pool, by ngx_weir_end.  NULL: no memory.  Nothing is
+ * kept of what a refusal took. */
+void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
+                    size_t len, size_t more_len, u_char **more);
+/* The status of the answer is known. */
+void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status);
+/* Gives back what is left: all of a request that left before its turn, else its slots. */
+void ngx_weir_end(void *record);
+/* Tells the error log of who is refused or held. */
+void ngx_weir_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place);
+
+/* ---- the queue: ngx_weir_hold.c ---- */
+
+/* How long an allowed request is to be held.  One that may not is refused here. */
+uint64_t ngx_weir_delay(ngx_weir_asking_t *a, struct weir_decision *decision);
+/* Sets the timer of `ev` for its turn. */
+void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns, uint64_t now_ns);
+/* The timer has come.  False: it is early yet, and the timer was set again. */
+bool ngx_weir_may_go(ngx_weir_record_t *record, ngx_event_t *ev);
+
+/* ---- variables: ngx_weir_variables.c ---- */
+
+typedef struct {
+    ngx_str_t name;
+    uintptr_t which;
+} ngx_weir_variable_t;
+
+extern const ngx_weir_variable_t ngx_weir_variables[]; /* the last one has no name */
+/* record: NULL where nothing was asked yet. */
+ngx_int_t ngx_weir_variable(const ngx_weir_record_t *record, ngx_pool_t *pool,
+                            ngx_variable_value_t *v, uintptr_t which);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,165 @@
+/* What is kept of a decision until its request or session ends.
+ *
+ * Names of rules and statuses are libweir's only until it is asked again, so what logs may want of
+ * them is copied here and now.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "ngx_weir.h"
+
+#define NS_PER_MS 1000000
+
+/* ---- the end ---- */
+
+/* The answer is known: before its client sees it, so that the next request finds what was given
+ * back. */
+void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)
+{
+    if (record->ticket_count == 0)
+        return;
+    uint64_t now_ns = ngx_weir_now(record->main);
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++)
+        weir_settle(record->main->worker->session, &record->tickets[i], (int)status, now_ns);
+}
+
+void ngx_weir_end(void *data)
+{
+    ngx_weir_record_t *record = data;
+    ngx_weir_worker_t *worker = record->main->worker;
+    if (record->renew != NULL && record->renew->timer_set)
+        ngx_del_timer(record->renew);
+    if (record->is_held)
+        worker->held--;
+    else
+        ngx_weir_settle(record, 0); /* unless there was an answer */
+    record->is_held = 0;
+    if (record->ticket_count == 0)
+        return;
+    uint64_t now_ns = ngx_weir_now(record->main);
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++)
+        weir_release(worker->session, &record->tickets[i], now_ns);
+    record->ticket_count = 0;
+}
+
+static void release_all(ngx_weir_main_conf_t *main, const struct weir_decision *decision)
+{
+    uint64_t now_ns = ngx_weir_now(main);
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        weir_release(main->worker->session, &decision->statuses[i].ticket, now_ns);
+}
+
+/* ---- long requests ---- */
+
+static void renew(ngx_event_t *ev)
+{
+    ngx_weir_record_t *record = ev->data;
+    uint64_t now_ns = ngx_weir_now(record->main), often_ns = WEIR_NEVER;
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
+        struct weir_ticket *ticket = &record->tickets[i];
+        if (ticket->renew_ns == 0)
+            continue;
+        if (ticket->renew_ns < often_ns)
+            often_ns = ticket->renew_ns;
+        /* An expired slot is lost: a machine that slept. */
+        if (weir_renew(record->main->worker->session, ticket, now_ns) != 0)
+            ngx_log_error(NGX_LOG_INFO, ev->log, 0, "weir: a concurrency slot has expired");
+    }
+    ngx_add_timer(ev, (ngx_msec_t)(often_ns / NS_PER_MS));
+}
+
+static void renew_often(ngx_weir_record_t *record, ngx_event_t *ev)
+{
+    uint64_t often_ns = WEIR_NEVER;
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
+        uint64_t one_ns = record->tickets[i].renew_ns;
+        if (one_ns > 0 && one_ns < often_ns)
+            often_ns = one_ns;
+    }
+    if (often_ns == WEIR_NEVER)
+        return;
+    ngx_memzero(ev, sizeof(*ev));
+    ev->handler = renew;
+    ev->data = record;
+    ev->log = record->connection->log;
+    ev->cancelable = 1;
+    record->renew = ev;
+    ngx_add_timer(ev, (ngx_msec_t)(often_ns / NS_PER_MS));
+}
+
+/* ---- kept ---- */
+
+static ngx_uint_t count_tickets(const struct weir_decision *decision)
+{
+    ngx_uint_t count = 0;
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        count += decision->statuses[i].ticket.count > 0;
+    return count;
+}
+
+static size_t rule_len(const struct weir_status *s)
+{
+    return s != NULL && s->rule != NULL ? s->rule->id.len : 0;
+}
+
+static void fill_numbers(ngx_weir_record_t *record, const struct weir_status *s)
+{
+    record->has_numbers = 1;
+    record->limit = s->limit;
+    record->remaining = s->remaining;
+    if (s->code == WEIR_CODE_OVER_LIMIT)
+        record->wait_s = weir_headers_wait_s(s);
+}
+
+/* Tickets, and what the tightest status says, from `behind` on; returns what comes after them. */
+static u_char *fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_count,
+                    const struct weir_decision *decision, const struct weir_status *s)
+{
+    record->tickets = (struct weir_ticket *)(void *)behind;
+    ngx_event_t *ev = (ngx_event_t *)(void *)(record->tickets + ticket_count);
+    u_char *at = (u_char *)(ticket_count > 0 ? ev + 1 : ev);
+    for (uint32_t i = 0; record->ticket_count < ticket_count; i++)
+        if (decision->statuses[i].ticket.count > 0)
+            record->tickets[record->ticket_count++] = decision->statuses[i].ticket;
+    renew_often(record, ev);
+    if (s != NULL)
+        fill_numbers(record, s);
+    record->rule.len = rule_len(s);
+    record->rule.data = at;
+    return record->rule.len > 0 ? ngx_cpymem(at, s->rule->id.ptr, record->rule.len) : at;
+}
+
+void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
+                    size_t len, size_t more_len, u_char **more)
+{
+    bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
+    const struct weir_status *tightest = weir_headers_tightest(decision);
+    ngx_uint_t ticket_count = is_refused ? 0 : count_tickets(decision);
+    size_t ticket_len =
+        ticket_count * sizeof(struct weir_ticket) + (ticket_count > 0 ? sizeof(ngx_event_t) : 0);
+    ngx_pool_cleanup_t *cleanup =
+        ngx_pool_cleanup_add(pool, len + ticket_len + rule_len(tightest) + more_len);
+    if (cleanup == NULL || is_refused)
+        release_all(a->main, decision); /* refused by one limit: nothing of the others */
+    if (cleanup == NULL)
+        return NULL;
+    ngx_weir_record_t *record = cleanup->data;
+    ngx_memzero(record, len);
+    record->main = a->main;
+    record->connection = a->connection;
+    record->is_dry = (unsigned)a->place->dry_run;
+    record->verdict = is_refused         ? NGX_WEIR_REJECTED
+                      : tightest != NULL ? NGX_WEIR_PASSED
+                                         : NGX_WEIR_BYPASSED;
+    *more = fill(record, (u_char *)record + len, ticket_count, decision, tightest);
+    cleanup->handler = ngx_weir_end;
+    return record;
+}
+
+void ngx_weir_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place)
+{
+    bool is_refused = record->verdict == NGX_WEIR_REJECTED;
+    if (!is_refused && record->verdict != NGX_WEIR_DELAYED)
+        return;
+    ngx_log_error(is_refused ? place->log_level : place->log_level + 1, record->connection->log, 0,
+                  "weir: %s%s by rule \"%V\"", is_refused ? "refused" : "held",
+                  record->is_dry ? ", were this no dry run," : "", &record->rule);
+}
