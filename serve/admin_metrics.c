@@ -191,6 +191,8 @@ static void put_rules(struct weir_buf *to, struct lines *lines, bool as_ratelimi
                                       "Hits over the limit that were let through."},
         [WEIR_COUNTER_BY_SKETCH] = {"weir_rule_over_limit_by_sketch_total", NULL,
                                     "Hits refused by what a full table's sketch remembers."},
+        [WEIR_COUNTER_NEGATIVE_HITS] = {"weir_rule_hits_given_back_total", "total_negative_hits",
+                                        "Hits given back by requests with negative hits."},
     };
     for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
         char name[64];

@@ -68,9 +68,13 @@ static void put(struct weir_statsd *statsd, const char *prefix, struct weir_str 
 }
 
 static const char *const names[WEIR_COUNTERS] = {
-    [WEIR_COUNTER_TOTAL_HITS] = ".total_hits",   [WEIR_COUNTER_OVER_LIMIT] = ".over_limit",
-    [WEIR_COUNTER_NEAR_LIMIT] = ".near_limit",   [WEIR_COUNTER_WITHIN_LIMIT] = ".within_limit",
-    [WEIR_COUNTER_SHADOW_MODE] = ".shadow_mode", [WEIR_COUNTER_BY_SKETCH] = NULL,
+    [WEIR_COUNTER_TOTAL_HITS] = ".total_hits",
+    [WEIR_COUNTER_OVER_LIMIT] = ".over_limit",
+    [WEIR_COUNTER_NEAR_LIMIT] = ".near_limit",
+    [WEIR_COUNTER_WITHIN_LIMIT] = ".within_limit",
+    [WEIR_COUNTER_SHADOW_MODE] = ".shadow_mode",
+    [WEIR_COUNTER_BY_SKETCH] = NULL,
+    [WEIR_COUNTER_NEGATIVE_HITS] = ".total_negative_hits",
 };
 
 /* Rules whose statistics have values in their names are there under these names only. */

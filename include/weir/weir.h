@@ -169,6 +169,7 @@ struct weir_rule_stats {
     struct weir_rule_info info; /* borrowed until the callback returns */
     uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode;
     uint64_t over_limit_by_sketch; /* refusals that the sketch gave, because the table was full */
+    uint64_t total_negative_hits;  /* given back: is_negative_hits, or weir_refund() */
     uint32_t enforced_percent;     /* of its refusals: see weir_enforcement_set() */
 };
 

@@ -145,8 +145,12 @@ void weir_charge_status(const struct weir_item *item, struct weir_status *out)
 void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
                         struct weir_status *out)
 {
-    if (item->charge_count == 0 || item->is_refund)
+    if (item->charge_count == 0)
         return;
+    if (item->is_refund) {
+        weir_stats_refunded(s, item);
+        return;
+    }
     weir_ticket_write(s, item, &out->ticket);
     weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
 }

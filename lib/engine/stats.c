@@ -42,11 +42,22 @@ struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hit
     return t;
 }
 
+static void add(struct weir_session *s, const struct weir_item *item,
+                const uint64_t amounts[WEIR_COUNTERS])
+{
+    for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
+        if (amounts[c] > 0)
+            weir_stats_add(s->engine->table, item->stat, s->number, c, amounts[c]);
+    }
+    if (item->value)
+        weir_value_stats_add(item->value, amounts);
+}
+
 void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
                         const struct weir_verdict *verdict)
 {
-    const struct weir *w = s->engine;
-    struct weir_tally t = weir_tally_of(verdict, item->hits, w->near_ratio, item->is_shadow);
+    struct weir_tally t =
+        weir_tally_of(verdict, item->hits, s->engine->near_ratio, item->is_shadow);
     const uint64_t amounts[WEIR_COUNTERS] = {
         [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,
         [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,
@@ -55,12 +66,13 @@ void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
         [WEIR_COUNTER_SHADOW_MODE] = t.shadow_mode,
         [WEIR_COUNTER_BY_SKETCH] = t.over_limit_by_sketch,
     };
-    for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
-        if (amounts[c] > 0)
-            weir_stats_add(w->table, item->stat, s->number, c, amounts[c]);
-    }
-    if (item->value)
-        weir_value_stats_add(item->value, amounts);
+    add(s, item, amounts);
+}
+
+void weir_stats_refunded(struct weir_session *s, const struct weir_item *item)
+{
+    const uint64_t amounts[WEIR_COUNTERS] = {[WEIR_COUNTER_NEGATIVE_HITS] = item->hits};
+    add(s, item, amounts);
 }
 
 static void read_counters(const struct weir_table *table, uint32_t stat,
@@ -72,6 +84,7 @@ static void read_counters(const struct weir_table *table, uint32_t stat,
     out->within_limit = weir_stats_read(table, stat, WEIR_COUNTER_WITHIN_LIMIT);
     out->shadow_mode = weir_stats_read(table, stat, WEIR_COUNTER_SHADOW_MODE);
     out->over_limit_by_sketch = weir_stats_read(table, stat, WEIR_COUNTER_BY_SKETCH);
+    out->total_negative_hits = weir_stats_read(table, stat, WEIR_COUNTER_NEGATIVE_HITS);
     out->enforced_percent = weir_enforced_percent(table, stat);
 }
 

@@ -25,5 +25,7 @@ struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hit
 /* Adds one descriptor's decision to the statistics of its rule. */
 void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
                         const struct weir_verdict *verdict);
+/* The same where it gave hits back: no decision, so nothing else is counted. */
+void weir_stats_refunded(struct weir_session *s, const struct weir_item *item);
 
 #endif

@@ -28,7 +28,7 @@ descriptors:
   - {key: free, rate_limit: {unlimited: true}}
   - {key: pardon, rate_limit: {unit: day, requests_per_unit: 5, replaces: [{name: banned}]}}
 """
-COUNTERS = "total_hits", "within_limit", "near_limit", "over_limit", "shadow_mode"
+COUNTERS = "total_hits", "within_limit", "near_limit", "over_limit", "shadow_mode", "total_negative_hits"
 
 
 class Heard(dict):
@@ -162,6 +162,15 @@ def test_names_are_counted_apart(tmp_path):
             client.ask("d", [("all", "x"), ("b", value)], hits_addend=hits)
     assert heard.of("d.all_x.b_1") == {"total_hits": 5, "near_limit": 1, "over_limit": 4}
     assert heard.of("d.all_x.b_2") == {"total_hits": 1, "within_limit": 1, "near_limit": 1}
+
+
+def test_hits_given_back_are_counted_by_themselves(tmp_path):                                               # 64
+    with listening(tmp_path, rules=NAMED) as (client, heard):
+        client.ask("d", [("all", "x"), ("b", "1")])
+        client.ask("d", descriptor(("all", "x"), ("b", "1"), hits=3, negative=True))
+        client.ask("d", descriptor(("wild", "foobar"), hits=2, negative=True))
+    assert heard.of("d.all_x.b_1") == {"total_hits": 1, "within_limit": 1, "near_limit": 1, "total_negative_hits": 3}
+    assert heard.of("d.wild_foo*") == {"total_negative_hits": 2}
 
 
 def test_names_are_bounded(tmp_path):
