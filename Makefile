@@ -1,6 +1,6 @@
 # The front door.  Every target first installs what is missing (tools/setup), then calls meson or a
 # script; nothing is decided here.
-.PHONY: help build run test bench lint format fuzz soak coverage install clean
+.PHONY: help build run test bench agree lint format fuzz soak coverage install clean
 .DEFAULT_GOAL := help
 
 help:     ## this list
