@@ -3,9 +3,10 @@ said, keys that are too long are not limited.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import re
 
-from nginx_rig import Nginx
+from nginx_rig import Nginx, request
 
 PER_KEY = "domain: api\ndescriptors: [{key: header.X-Key, rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket}}]\n"
 PEER = "location /peer { alias {folder}/html/; limit_req zone=peer; }"
@@ -26,12 +27,8 @@ def test_a_full_zone_refuses_innocents_and_a_full_table_does_not():
 
 
 def with_connection(nginx, path, keys):
-    from nginx_rig import request
-    connection = nginx.connect()
-    try:
+    with contextlib.closing(nginx.connect()) as connection:
         return [request(connection, path, X_Key=key).status for key in keys]
-    finally:
-        connection.close()
 
 
 def test_a_flood_of_keys_forgives_nobody():
