@@ -71,10 +71,12 @@ static int open_table(struct weir *w, const struct weir_rules *rules, const char
     if (rules)
         hint_geometry(&geometry, rules);
     int err = weir_table_open(&w->table, path, &geometry, why, sizeof(why));
-    if (err)
+    if (err) {
         weir_engine_log(w, WEIR_LEVEL_ERROR, "%s", why[0] ? why : weir_strerror(err));
-    else if (w->options.virtual_time)
+    } else if (w->options.virtual_time) {
         weir_table_trust_callers(w->table);
+        weir_table_remember_all(w->table);
+    }
     return err;
 }
 

@@ -48,6 +48,7 @@ struct weir_table {
     uint64_t claims;            /* claims made by this process */
     uint64_t extent_hint;       /* where the last extent was found */
     uint32_t lag_ms;            /* how old a caller's reading of the clock may be */
+    bool remembers_all;         /* also answers that took nothing */
     int64_t wall_check_boot_ns; /* when to compare with the wall clock again */
     char *path;                 /* NULL: private memory */
     dev_t device;

@@ -409,3 +409,8 @@ void weir_table_trust_callers(struct weir_table *table)
 {
     table->lag_ms = 0;
 }
+
+void weir_table_remember_all(struct weir_table *table)
+{
+    table->remembers_all = true;
+}

@@ -63,6 +63,9 @@ uint64_t weir_table_now(struct weir_table *table);
 /* Time is what callers say, to the nanosecond, also where it goes back (replays).  Before limits
  * are bound. */
 void weir_table_trust_callers(struct weir_table *table);
+/* Keys get a slot also where they were looked at or refused only, as in oracle.py: it shows where
+ * the clock goes back afterwards. */
+void weir_table_remember_all(struct weir_table *table);
 
 /* Whether the file at the path is still the one that is mapped (it may have been unlinked). */
 bool weir_table_is_linked(const struct weir_table *table);

@@ -171,3 +171,12 @@ def test_many_lines_take_microseconds_each(tmp_path):
     done = weir("replay", "--rules", rules_file(tmp_path), stdin=trace)
     assert done.returncode == DONE and len(done.stdout.splitlines()) == count
     assert time.monotonic() - start < 20     # far above what it takes; sanitizers are slow
+
+
+def test_a_look_counts_should_the_clock_go_back(tmp_path):
+    """As oracle.py has it: a bucket that was full later cannot be known to be full earlier."""
+    rules = rules_file(tmp_path, "domain: api\ndescriptors:\n- {key: user, rate_limit: {unit: minute, requests_per_unit: 60, "
+                                 "algorithm: token_bucket}}\n")
+    look, later = replay(rules, request(T0 + 60 * 10**9, hits=0), request(T0))
+    assert look["statuses"][0]["remaining"] == 60
+    assert later["overall"] == "OVER_LIMIT" and later["statuses"][0]["retry_after_ns"] == 10**9
