@@ -2,19 +2,12 @@
 #include "base/str.h"
 #include "proto/utf8.h"
 #include "serve/admin.h"
+#include "serve/http_conn.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
-
-struct front {
-    struct weir_conn *conn;
-    struct weir_worker *worker;
-    struct weir_http1 *http;
-    bool is_alive; /* net knows that the peer is sensible */
-    bool is_draining;
-};
 
 static const char endpoints[] =
     "GET /metrics              Prometheus; ?format=ratelimit for envoyproxy/ratelimit's names\n"
@@ -213,145 +206,66 @@ static void route(struct weir_admin_call *call)
         weir_admin_say(call, 404, "404 page not found\n");
 }
 
-static void answer(struct front *front, struct weir_admin_call *call)
+static void answer(struct weir_http_conn *http, struct weir_admin_call *call)
 {
-    char date[WEIR_HTTP1_DATE_LEN];
-    weir_http1_date(date, weir_loop_now(front->worker->loop) / UINT64_C(1000000000));
     if (call->body.has_failed)
         weir_admin_say(call, 500, "500 too long\n");
-    const struct weir_http1_answer answer = {
+    struct weir_http1_answer answer = {
         .status = call->status,
-        .date = {.ptr = date, .len = sizeof(date)},
         .content_type = weir_str_of(call->content_type),
         .lines = WEIR_STR("X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n"),
         .body = weir_buf_str(&call->body),
-        .is_head = call->request->is_head,
-        .is_http10 = call->request->is_http10,
-        .keeps_open = call->request->keeps_open && !front->is_draining,
     };
-    size_t cap = call->body.len + 1024;
-    char *buf = malloc(cap);
-    size_t len = buf ? weir_http1_answer_write(buf, cap, &answer) : 0;
-    if (len > 0)
-        weir_conn_send(front->conn, buf, len);
-    else
-        weir_conn_finish(front->conn);
-    free(buf);
+    weir_http_conn_answer(http, call->request, &answer);
 }
 
-static void serve(struct front *front, const struct weir_http1_request *request, int status)
+static void serve(struct weir_http_conn *http, const struct weir_http1_request *request)
 {
     const char *mark =
         memchr(request->target.ptr ? request->target.ptr : "", '?', request->target.len);
     size_t path_len = mark ? (size_t)(mark - request->target.ptr) : request->target.len;
     struct weir_admin_call call = {
-        .worker = front->worker,
+        .worker = http->worker,
         .request = request,
         .path = {.ptr = request->target.ptr, .len = path_len},
-        .peer = weir_conn_peer(front->conn),
+        .peer = weir_conn_peer(http->conn),
     };
     if (mark)
         call.query = (struct weir_str){mark + 1, request->target.len - path_len - 1};
     weir_buf_init(&call.body, WEIR_ADMIN_BODY_MAX);
-    if (status == 0)
-        route(&call);
-    else
-        weir_admin_say(&call, status, "no request that is understood here\n");
-    answer(front, &call);
+    route(&call);
+    answer(http, &call);
     weir_buf_fini(&call.body);
 }
-
-static bool on_request(void *ctx, const struct weir_http1_request *request)
-{
-    struct front *front = ctx;
-    weir_conn_amid(front->conn, false); /* the next has its own time */
-    if (!front->is_alive)
-        weir_conn_alive(front->conn);
-    front->is_alive = true;
-    serve(front, request, 0);
-    return !front->is_draining;
-}
-
-static void on_refuse(void *ctx, int status)
-{
-    struct front *front = ctx;
-    const struct weir_http1_request nothing = {.keeps_open = false};
-    weir_worker_add(front->worker, WEIR_FRONT_ADMIN, WEIR_FRONT_COUNT_BAD, 1);
-    WEIR_LOG(weir_service_log(front->worker->service), WEIR_LOG_INFO, "connection closed",
-             WEIR_LOG_TEXT("protocol", "admin"),
-             WEIR_LOG_KEY("peer", weir_str_of(weir_conn_peer(front->conn))),
-             WEIR_LOG_NUMBER("status", (uint64_t)status),
-             WEIR_LOG_STR("why", weir_http1_reason(status)));
-    serve(front, &nothing, status);
-}
-
-static void on_go_on(void *ctx)
-{
-    struct front *front = ctx;
-    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    weir_conn_send(front->conn, text, sizeof(text) - 1);
-}
-
-static const struct weir_http1_calls calls = {on_request, on_refuse, on_go_on};
 
 /* ---- the connection ---- */
 
 static void front_close(void *state)
 {
-    struct front *front = state;
-    if (!front)
+    struct weir_http_conn *http = state;
+    if (!http)
         return;
-    weir_http1_free(front->http);
-    free(front);
+    weir_http_conn_fini(http);
+    free(http);
 }
 
 static int front_open(void **state, void *ctx, struct weir_conn *conn)
 {
-    struct front *front = calloc(1, sizeof(*front));
+    struct weir_http_conn *http = calloc(1, sizeof(*http));
     (void)ctx;
-    if (!front || weir_http1_new(&front->http, &calls, front) != 0) {
-        front_close(front);
+    if (!http || weir_http_conn_init(http, conn, WEIR_FRONT_ADMIN, serve) != 0) {
+        front_close(http);
         return WEIR_ERR_NOMEM;
     }
-    front->conn = conn;
-    front->worker = weir_worker_of(conn);
-    weir_http1_set_budget(front->http, &front->worker->budget);
-    *state = front;
+    *state = http;
     return 0;
-}
-
-static int front_feed(void *state, const uint8_t *bytes, size_t len)
-{
-    struct front *front = state;
-    int err = weir_http1_feed(front->http, bytes, len);
-    weir_conn_amid(front->conn, weir_http1_is_amid(front->http));
-    return err;
-}
-
-static bool front_expire(void *state, bool is_amid)
-{
-    struct front *front = state;
-    if (!is_amid)
-        return false;
-    on_refuse(front, 408);
-    weir_conn_finish(front->conn);
-    return true;
-}
-
-static void front_drain(void *state)
-{
-    struct front *front = state;
-    front->is_draining = true;
-    /* A request may be on its way: only an answer can tell its client not to send another. */
-    if (!weir_http1_is_amid(front->http))
-        weir_conn_last_call(front->conn);
 }
 
 const struct weir_protocol weir_front_admin = {
     .name = "admin",
     .open = front_open,
-    .feed = front_feed,
-    .drain = front_drain,
-    .expire = front_expire,
+    .feed = weir_http_conn_feed,
+    .drain = weir_http_conn_drain,
+    .expire = weir_http_conn_expire,
     .close = front_close,
 };

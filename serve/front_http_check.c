@@ -70,7 +70,7 @@ static void answer_denied(struct weir_front_http *front, const struct weir_http1
         .lines = WEIR_STR("Cache-Control: no-store\r\n"),
         .body = WEIR_STR("An attribute is missing that the rules ask for\n"),
     };
-    weir_front_http_answer(front, request, &answer);
+    weir_http_conn_answer(&front->http, request, &answer);
 }
 
 static void answer(struct weir_front_http *front, const struct weir_http1_request *request,
@@ -81,7 +81,7 @@ static void answer(struct weir_front_http *front, const struct weir_http1_reques
     struct weir_text body_text = weir_text_in(body, sizeof(body));
     struct weir_http1_answer told = {.status = 200};
     weir_headers_write(&lines_text, front->options->dialects, &q->decision,
-                       weir_loop_now(front->worker->loop));
+                       weir_loop_now(front->http.worker->loop));
     told.lines = (struct weir_str){.ptr = lines, .len = weir_text_len(&lines_text)};
     if (q->decision.overall == WEIR_CODE_OVER_LIMIT) {
         told.status = deny_status;
@@ -94,7 +94,7 @@ static void answer(struct weir_front_http *front, const struct weir_http1_reques
         }
         told.body = (struct weir_str){.ptr = body, .len = weir_text_len(&body_text)};
     }
-    weir_front_http_answer(front, request, &told);
+    weir_http_conn_answer(&front->http, request, &told);
 }
 
 /* ---- holding ---- */
@@ -113,11 +113,11 @@ static uint64_t delay_of(const struct weir_decision *decision)
 static void turn_away(struct weir_front_http *front, struct weir_decision *decision,
                       uint64_t most_ns)
 {
-    uint64_t now_ns = weir_loop_now(front->worker->loop);
+    uint64_t now_ns = weir_loop_now(front->http.worker->loop);
     decision->overall = WEIR_CODE_OVER_LIMIT;
     for (uint32_t i = 0; i < decision->status_count; i++) {
         struct weir_status *status = &decision->statuses[i];
-        weir_release(front->worker->session, &status->ticket, now_ns);
+        weir_release(front->http.worker->session, &status->ticket, now_ns);
         if (status->delay_ns == 0)
             continue;
         status->code = WEIR_CODE_OVER_LIMIT;
@@ -130,19 +130,20 @@ static void turn_away(struct weir_front_http *front, struct weir_decision *decis
 static bool hold(struct weir_front_http *front, const struct weir_http1_request *request,
                  struct weir_decision *decision)
 {
-    const struct weir_settings *settings = weir_service_settings(front->worker->service);
+    const struct weir_settings *settings = weir_service_settings(front->http.worker->service);
     uint64_t delay_ns = delay_of(decision), most_ns = settings->hold_max * NS_PER_MS;
     char lines[WEIR_HEADERS_LEN_MAX];
     struct weir_text text = weir_text_in(lines, sizeof(lines));
     if (delay_ns == 0 || decision->overall == WEIR_CODE_OVER_LIMIT)
         return false;
     weir_headers_write(&text, front->options->dialects, decision,
-                       weir_loop_now(front->worker->loop));
+                       weir_loop_now(front->http.worker->loop));
     struct weir_http1_answer told = {.status = 200,
                                      .lines = {.ptr = lines, .len = weir_text_len(&text)}};
     if (delay_ns > most_ns)
-        weir_holds_note_too_long(front->worker->holds);
-    else if (!front->is_draining && weir_front_http_hold(front, request, &told, decision, delay_ns))
+        weir_holds_note_too_long(front->http.worker->holds);
+    else if (!front->http.is_draining &&
+             weir_front_http_hold(front, request, &told, decision, delay_ns))
         return true;
     turn_away(front, decision, most_ns);
     return false;
@@ -160,17 +161,17 @@ void weir_front_http_check(struct weir_front_http *front, const struct weir_http
         err = weir_http_request_read(&q.http, request, is_below ? rest : WEIR_STR(""), &front->peer,
                                      front->options, &why);
     if (!err)
-        err = weir_http_decide(&q, front->worker->session, wishes.domain,
-                               weir_loop_now(front->worker->loop), &why);
+        err = weir_http_decide(&q, front->http.worker->session, wishes.domain,
+                               weir_loop_now(front->http.worker->loop), &why);
     if (err) {
-        weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
-        weir_front_http_say(front, request, 400, weir_str_of(why));
+        weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
+        weir_http_conn_say(&front->http, request, 400, weir_str_of(why));
         return;
     }
     bool waits = wishes.holds && hold(front, request, &q.decision);
     bool is_refused = q.decision.overall == WEIR_CODE_OVER_LIMIT;
-    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
-    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
+    weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
+    weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
     if (waits)
         return;
     if (q.decision.is_denied)

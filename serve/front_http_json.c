@@ -29,8 +29,8 @@ static void refuse(struct weir_front_http *front, const struct weir_http1_reques
         .lines = {.ptr = lines, .len = weir_text_len(&lines_text)},
         .body = {.ptr = body, .len = weir_text_len(&body_text)},
     };
-    weir_worker_add(front->worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
-    weir_front_http_answer(front, request, &told);
+    weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
+    weir_http_conn_answer(&front->http, request, &told);
 }
 
 static void send(struct weir_front_http *front, const struct weir_http1_request *request,
@@ -41,14 +41,14 @@ static void send(struct weir_front_http *front, const struct weir_http1_request 
         .content_type = WEIR_STR("application/json"),
         .body = body,
     };
-    weir_front_http_answer(front, request, &told);
+    weir_http_conn_answer(&front->http, request, &told);
 }
 
 /* alloc: for answers that name limits at length, or tell metadata. */
 static void answer(struct weir_front_http *front, const struct weir_http1_request *request,
                    const struct weir_request *asked, const struct weir_decision *decision)
 {
-    const struct weir_settings *settings = weir_service_settings(front->worker->service);
+    const struct weir_settings *settings = weir_service_settings(front->http.worker->service);
     const struct weir_rls_options options = {
         .has_headers = settings->response_headers,
         .limit_header = weir_str_of(settings->limit_header),
@@ -79,18 +79,18 @@ void weir_front_http_json(struct weir_front_http *front, const struct weir_http1
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
     struct weir_decision decision = {.statuses = statuses};
     char why[WHY_LEN] = "";
-    uint64_t now_ns = weir_loop_now(front->worker->loop);
+    uint64_t now_ns = weir_loop_now(front->http.worker->loop);
     int err = weir_rls_json_parse(&json, request->body, why, sizeof(why));
     if (!err)
-        err = weir_check(front->worker->session, &json.request, now_ns, &decision);
+        err = weir_check(front->http.worker->session, &json.request, now_ns, &decision);
     if (err) {
         refuse(front, request, err == WEIR_ERR_TOO_LARGE ? 413 : 400,
                why[0] != '\0' ? why : weir_strerror(err));
     } else {
         struct weir_envoy_sums sums = {0};
-        bool has_shadow = weir_service_settings(front->worker->service)->shadow_mode;
+        bool has_shadow = weir_service_settings(front->http.worker->service)->shadow_mode;
         weir_envoy_decided(&sums, &decision, has_shadow, now_ns);
-        weir_envoy_count(&sums, front->worker, WEIR_FRONT_HTTP);
+        weir_envoy_count(&sums, front->http.worker, WEIR_FRONT_HTTP);
         answer(front, request, &json.request, &decision);
     }
     weir_rls_json_fini(&json);
