@@ -40,7 +40,7 @@ static void copy_all(int from)
     char bytes[65536];
     for (;;) {
         ssize_t len = read(from, bytes, sizeof(bytes));
-        if (len <= 0 && errno != EINTR)
+        if (len == 0 || (len < 0 && errno != EINTR))
             return;
         for (ssize_t at = 0; at < len;) {
             ssize_t done = write(STDOUT_FILENO, bytes + at, (size_t)(len - at));

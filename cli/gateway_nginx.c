@@ -174,19 +174,36 @@ static void put_listen(struct writer *w, const char *address)
         put(w, "        listen \"[::]%s\"%s;\n", address, tls);
 }
 
+/* Tunnels are for WebSockets alone: one that speaks HTTP (h2c) would be one request, whatever is
+ * asked in it.  And the upstream hears the host that the rules see, which is not the Host header's
+ * where a request names another one in its first line. */
+static void put_maps(struct writer *w)
+{
+    put(w, "    map $http_upgrade $weir_upgrade {\n"
+           "        default '';\n        ~*^websocket$ websocket;\n    }\n"
+           "    map $weir_upgrade $weir_connection {\n"
+           "        default '';\n        websocket upgrade;\n    }\n"
+           "    map $http_host $weir_port {\n"
+           "        default '';\n        ~(?<weir_port_sent>:[0-9]+)$ $weir_port_sent;\n    }\n");
+}
+
 static void put_proxy(struct writer *w, const struct gateway_upstream *upstream)
 {
+    char url[GATEWAY_PATH_LEN];
     uint32_t number = (uint32_t)(upstream - w->gateway->upstreams);
-    put(w, "            proxy_pass \"%s://weir_%u%s\";\n", upstream->is_https ? "https" : "http",
-        number, upstream->path);
-    put(w, "            proxy_set_header Upgrade $http_upgrade;\n"
+    int len = snprintf(url, sizeof(url), "%s://weir_%u%s", upstream->is_https ? "https" : "http",
+                       number, upstream->path);
+    if (len < 0 || (size_t)len >= sizeof(url))
+        w->why = "a value is too long";
+    put_directive(w, 3, "proxy_pass", url);
+    put(w, "            proxy_set_header Upgrade $weir_upgrade;\n"
            "            proxy_set_header Connection $weir_connection;\n"
            "            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;\n"
            "            proxy_set_header X-Forwarded-Proto $scheme;\n"
-           "            proxy_set_header X-Forwarded-Host $http_host;\n"
+           "            proxy_set_header X-Forwarded-Host $host$weir_port;\n"
            "            proxy_set_header X-Real-IP $remote_addr;\n");
     if (!upstream->is_https) {
-        put(w, "            proxy_set_header Host $http_host;\n");
+        put(w, "            proxy_set_header Host $host$weir_port;\n");
         return;
     }
     put_directive(w, 3, "proxy_set_header Host", upstream->host);
@@ -223,6 +240,7 @@ static void put_server(struct writer *w)
 {
     const struct gateway_texts *set = &w->gateway->set;
     put(w, "    server {\n");
+    put(w, "        server_name localhost;\n"); /* for who names none, as HTTP/1.0 may */
     each_word(w, set->listen, put_listen);
     put_directive(w, 2, "ssl_certificate", set->tls_cert);
     put_directive(w, 2, "ssl_certificate_key", set->tls_key);
@@ -243,9 +261,8 @@ bool gateway_write_nginx(struct weir_buf *out, const struct gateway *gateway, co
     put(&w, "http {\n    server_tokens off;\n");
     for (size_t i = 0; i < CLI_COUNT_OF(temporary); i++)
         put(&w, "    %s_temp_path %s_temp;\n", temporary[i], temporary[i]);
-    put(&w, "    proxy_http_version 1.1;\n"
-            "    map $http_upgrade $weir_connection {\n"
-            "        default upgrade;\n        '' '';\n    }\n");
+    put(&w, "    proxy_http_version 1.1;\n");
+    put_maps(&w);
     put_log(&w);
     put_weir(&w);
     put_upstreams(&w);

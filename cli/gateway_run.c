@@ -11,6 +11,7 @@
 #include "gateway.h"
 
 #include "base/str.h"
+#include "net/net.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +39,7 @@ struct run {
     pid_t children[CHILDREN]; /* 0: not running */
     int log_fd;               /* or -1; see gateway_log.c */
     bool is_ending;
+    bool is_admin_ending; /* because we said so */
     time_t ends_at;
 };
 
@@ -178,12 +180,19 @@ static void start(struct run *run, enum child which)
     if (pid < 0)
         cli_complain("gateway: cannot start a process: %s", strerror(errno));
     run->children[which] = pid > 0 ? pid : 0;
+    if (which == ADMIN)
+        run->is_admin_ending = false;
 }
 
 static void tell(const struct run *run, enum child which, int number)
 {
     if (run->children[which] > 0)
         kill(run->children[which], number);
+}
+
+static bool has_admin(const struct run *run)
+{
+    return strcmp(run->gateway->set.admin, "off") != 0;
 }
 
 static bool is_any_left(const struct run *run)
@@ -224,14 +233,35 @@ static void end_all(struct run *run, int number)
     tell(run, BESIDE, SIGTERM);
 }
 
+/* What the admin listener is started with, in one text of malloc's.  NULL: no memory. */
+static char *admin_words(const struct gateway *gateway)
+{
+    const struct gateway_texts *set = &gateway->set;
+    char *words = NULL;
+    int len =
+        asprintf(&words, "%s\n%s\n%s\n%s", set->admin, set->rules, set->table, set->table_size);
+    return len >= 0 ? words : NULL;
+}
+
+/* One with other words begins anew; live() starts it. */
+static void reload_admin(struct run *run, const char *before)
+{
+    char *now = admin_words(run->gateway);
+    run->is_admin_ending = before == NULL || now == NULL || strcmp(before, now) != 0;
+    tell(run, ADMIN, run->is_admin_ending ? SIGTERM : SIGHUP);
+    free(now);
+}
+
 static void reload(struct run *run)
 {
+    char *before = admin_words(run->gateway);
     if (run->life->reload != NULL && !run->life->reload(run->life->ctx, run->gateway))
         cli_complain("gateway: the old configuration stays");
     else if (gateway_find_module(run->gateway) && gateway_log_begin(run->gateway, &run->log_fd) &&
              write_conf(run))
         tell(run, NGINX, SIGHUP);
-    tell(run, ADMIN, SIGHUP);
+    reload_admin(run, before);
+    free(before);
 }
 
 /* Takes note of all that have ended.  Returns nginx's status, or -1. */
@@ -245,7 +275,7 @@ static int bury(struct run *run)
             run->children[i] = 0;
             if (i == NGINX)
                 nginx_status = status;
-            else if (!run->is_ending)
+            else if (!run->is_ending && !(i == ADMIN && run->is_admin_ending))
                 cli_complain("gateway: %s has ended%s",
                              i == ADMIN ? "the admin listener" : "the API",
                              i == ADMIN ? "; it is started again" : "");
@@ -267,7 +297,6 @@ static void handle(struct run *run, int number)
 static enum cli_exit live(struct run *run, const sigset_t *signals)
 {
     enum cli_exit status = CLI_DONE;
-    bool has_admin = strcmp(run->gateway->set.admin, "off") != 0;
     while (is_any_left(run)) {
         struct timespec second = {.tv_sec = 1};
         handle(run, sigtimedwait(signals, NULL, &second));
@@ -278,7 +307,7 @@ static enum cli_exit live(struct run *run, const sigset_t *signals)
         }
         if (run->is_ending && time(NULL) > run->ends_at)
             end_all(run, SIGTERM);
-        else if (!run->is_ending && has_admin && run->children[ADMIN] == 0)
+        else if (!run->is_ending && has_admin(run) && run->children[ADMIN] == 0)
             start(run, ADMIN);
     }
     return status;
@@ -292,7 +321,7 @@ static enum cli_exit begin(struct run *run, const sigset_t *signals)
         start(run, BESIDE);
     start(run, NGINX);
     if (run->children[NGINX] > 0 && is_ready(run)) {
-        if (strcmp(run->gateway->set.admin, "off") != 0)
+        if (has_admin(run))
             start(run, ADMIN);
         if (run->life->on_ready != NULL)
             run->life->on_ready(run->life->ctx, run->gateway);
@@ -341,6 +370,7 @@ enum cli_exit gateway_run(struct gateway *gateway, const struct gateway_life *li
         !make_folder(&run))
         return CLI_WORLD;
     warn_of_rules(gateway);
+    weir_net_raise_files();
     sigemptyset(&signals);
     for (size_t i = 0; i < CLI_COUNT_OF(numbers); i++)
         sigaddset(&signals, numbers[i]);

@@ -149,17 +149,20 @@ static bool is_local(const char *peer)
     return strcmp(peer, "unix") == 0 || strncmp(peer, "127.", 4) == 0 || strcmp(peer, "::1") == 0;
 }
 
+/* Of words, only "localhost": "dead.be" looks like an address and is a name, which whoever owns
+ * it can point at this host (DNS rebinding). */
 static bool is_own_name(struct weir_str host)
 {
-    const char *colon = host.len > 0 && host.ptr[0] != '[' ? memchr(host.ptr, ':', host.len) : NULL;
+    if (host.len > 0 && host.ptr[0] == '[')
+        return true; /* only addresses are written so */
+    const char *colon = host.len > 0 ? memchr(host.ptr, ':', host.len) : NULL;
     size_t len = colon ? (size_t)(colon - host.ptr) : host.len;
     if (len == 9 && strncasecmp(host.ptr, "localhost", 9) == 0)
         return true;
     for (size_t i = 0; i < len; i++)
-        if (!memchr("0123456789abcdefABCDEF.:[]", host.ptr[i], 26))
+        if (!memchr("0123456789.", host.ptr[i], 11))
             return false;
-    /* "cafe" is a name, though of the right letters. */
-    return len == 0 || host.ptr[0] == '[' || memchr(host.ptr, '.', len) != NULL;
+    return true;
 }
 
 /* NULL: they may; else why not. */

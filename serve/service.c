@@ -11,7 +11,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -149,16 +148,6 @@ static void engine_says(void *ctx, enum weir_level level, const char *line)
 }
 
 /* ---- start ---- */
-
-/* Every connection is a descriptor: we take what the system grants. */
-static void raise_files(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files); /* if not, then not: accepting copes */
-    }
-}
 
 /* Signals are read from a descriptor, by the main thread; workers inherit that they are blocked. */
 static int open_signals(struct weir_service *service)
@@ -517,7 +506,7 @@ int weir_service_run(const struct weir_settings *settings, const char *const *fl
         err = open_signals(&service);
     if (err != 0)
         weir_service_complain("cannot start: %s", strerror(errno));
-    raise_files();
+    weir_net_raise_files();
     weir_notify_init(&service.notify, why, sizeof(why));
     if (err == 0)
         err = read_http_options(&service);

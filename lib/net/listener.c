@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +23,15 @@ void weir_listener_tell(struct weir_listener *listener, enum weir_net_event even
 {
     if (listener->on_event != NULL)
         listener->on_event(listener->event_ctx, event, peer, detail);
+}
+
+void weir_net_raise_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files); /* if not, then not: accepting copes */
+    }
 }
 
 /* ---- accepting, in the thread of loops[0] ---- */

@@ -123,6 +123,9 @@ WEIR_MUST_CHECK int weir_loop_every(struct weir_loop *loop, struct weir_loop_tim
 
 /* ---- listeners ---- */
 
+/* Every connection is a descriptor: takes as many as the system grants. */
+void weir_net_raise_files(void);
+
 /* Listens on behalf of several loops: the first accepts and hands each connection to the least
  * loaded.  why[] says in words what is wrong (`127.0.0.1:8081: address already in use`). */
 WEIR_MUST_CHECK int weir_listener_new(struct weir_listener **out, struct weir_loop **loops,

@@ -220,7 +220,8 @@ def test_endpoints_are_listed(weir):
 
 
 @pytest.mark.parametrize("host, status", [("localhost", 200), ("127.0.0.1:6070", 200), ("[::1]:6070", 200),
-                                          ("evil.example", 403), ("evil.example:6070", 403), ("cafe", 403)])
+                                          ("evil.example", 403), ("evil.example:6070", 403), ("cafe", 403),
+                                          ("dead.be:6070", 403), ("127.0.0.1.de", 403)])
 def test_other_names_are_refused(weir, host, status):
     assert ask(weir, "/metrics", headers={"Host": host}).status == status
 

@@ -87,6 +87,7 @@ upstreams:
     (["--rules", "r.yaml", "--upstream", "http://a,https://b"], "same scheme"),
     (["--rules", "r.yaml", "--upstream", UPSTREAM, "--tls-cert", "c"], "go together"),
     (["--rules", "r.yaml", "--upstream", UPSTREAM, "--domain", "a$b"], "has a $"),
+    (["--rules", "r.yaml", "--upstream", UPSTREAM + "/$uri"], "has a $"),
     (["--rules", "r.yaml", "--upstream", UPSTREAM, "--access-log", "a\nb"], "control character"),
 ])
 def test_what_makes_no_sense_is_told(module, flags, words):

@@ -4,9 +4,11 @@ SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
 import http.client
+import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -29,9 +31,10 @@ descriptors:
 
 
 class Gateway:
-    """A running `weir gateway`, or another command that starts one."""
+    """A running `weir gateway`, or another command that starts one.  chosen: the settings that are given as flags."""
 
-    def __init__(self, *flags, rules=RULES, command="gateway", files=None, stdout=None, user=None):
+    def __init__(self, *flags, rules=RULES, command="gateway", files=None, stdout=None, user=None,
+                 chosen=("rules", "listen", "admin", "table")):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-gateway-test-"))
         self.folder.chmod(0o777)
         (self.folder / "tmp").mkdir(mode=0o777)
@@ -40,8 +43,9 @@ class Gateway:
             self.write(name, text)
         self.port, self.admin = free_port(), free_port()
         if command == "gateway":
-            flags = ["--rules", self.folder / "rules.yaml", "--listen", f"127.0.0.1:{self.port}", "--admin",
-                     f"127.0.0.1:{self.admin}", "--table", self.folder / "table", "--table-size", "1m", *flags]
+            ours = dict(rules=self.folder / "rules.yaml", listen=f"127.0.0.1:{self.port}",
+                        admin=f"127.0.0.1:{self.admin}", table=self.folder / "table")
+            flags = [*(f"--{name}={ours[name]}" for name in chosen), "--table-size", "1m", *flags]
         self.out = open(self.folder / "out", "w+", encoding="utf-8")
         self.process = subprocess.Popen([WEIR, command, *map(str, flags)], stdout=stdout or self.out,
                                         stderr=self.out, user=user, cwd="/", env=dict(os.environ, TMPDIR=str(self.folder / "tmp")))
@@ -116,6 +120,55 @@ def test_the_upstream_hears_who_asked_and_for_what():
         assert heard["X-Forwarded-Proto"] == "http" and "Connection" not in heard
 
 
+def echo(handler):
+    """What the upstream hears, as JSON."""
+    return 200, {}, json.dumps(dict(handler.headers)).encode()
+
+
+def raw(port, text):
+    """(status, headers that the echo heard) of a request as it is written; it must end the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+        connection.sendall(text.encode())
+        head, _, body = b"".join(iter(lambda: connection.recv(65536), b"")).partition(b"\r\n\r\n")
+        return int(head.split()[1]), json.loads(body) if body.startswith(b"{") else None
+
+
+def test_the_host_that_is_counted_is_the_one_that_the_upstream_hears():
+    rules = RULES.replace("remote_address", "host")
+    with App(echo) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", rules=rules) as gateway:
+        gateway.wait_ready()
+        answers = [raw(gateway.port, f"GET http://{name}.example/ HTTP/1.1\r\nHost: Shop.example:81\r\n"
+                                     "Connection: close\r\n\r\n") for name in ("a", "b", "shop", "shop", "shop", "shop")]
+        assert [status for status, _ in answers] == [200] * 5 + [429]
+        assert [heard["Host"] for _, heard in answers[:5]] == ["a.example:81", "b.example:81"] + ["shop.example:81"] * 3
+        assert answers[0][1]["X-Forwarded-Host"] == "a.example:81"
+        assert raw(gateway.port, "GET / HTTP/1.0\r\n\r\n")[1]["Host"] == "localhost"
+
+
+@pytest.mark.parametrize("protocol, passed", [("websocket", "websocket"), ("WebSocket", "websocket"), ("h2c", None),
+                                              ("h2c, websocket", None)])
+def test_only_websockets_may_leave_http_behind(protocol, passed):
+    with App(echo) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}") as gateway:
+        gateway.wait_ready()
+        _, heard = raw(gateway.port, f"GET / HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n")
+        assert (heard.get("Upgrade"), heard.get("Connection")) == (passed, "upgrade" if passed else None)
+
+
+def test_it_takes_more_connections_than_the_soft_limit_of_files():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with App() as app:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+        try:
+            gateway = Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--workers", "1")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        with gateway, contextlib.ExitStack() as held:
+            gateway.wait_ready()
+            for _ in range(100):
+                held.enter_context(socket.create_connection(("127.0.0.1", gateway.port), timeout=PATIENCE_S))
+            assert gateway.ask().status == 200
+
+
 def test_routes_upstreams_domains_and_includes(tmp_path):
     def app_of(name):
         return App(lambda handler: (200, {}, name + handler.path.encode()))
@@ -170,6 +223,28 @@ def test_sighup_takes_another_configuration_and_keeps_the_old_where_it_is_bad():
             wait_for(lambda: "the old configuration stays" in gateway.said(), "a refusal")
             assert gateway.ask().body == b"second"
         subprocess.run(["rm", "-r", folder], check=True)
+
+
+def test_sighup_moves_the_admin_listener_and_its_rules(tmp_path):
+    tmp_path.joinpath("other.yaml").write_text(RULES.replace("id: address", "id: moved"))
+    with App() as app:
+        text = f"rules: rules.yaml\nadmin: 127.0.0.1:{{}}\nroutes: [{{{{path: /, upstream: 'http://127.0.0.1:{app.port}'}}}}]\n"
+        tmp_path.joinpath("rules.yaml").write_text(RULES)
+        config = tmp_path / "gateway.yaml"
+        first, second = free_port(), free_port()
+        config.write_text(text.format(first))
+        with Gateway("--config", config, chosen=("listen", "table")) as gateway:
+            gateway.admin = first
+            gateway.wait_ready()
+            config.write_text(text.format(second).replace("rules.yaml", "other.yaml"))
+            gateway.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: can_connect(second), "the admin listener at its new address")
+            with urllib.request.urlopen(f"http://127.0.0.1:{second}/rlconfig", timeout=PATIENCE_S) as rules:
+                assert rules.read().startswith(b"moved:")
+            assert not can_connect(first) and "has ended" not in gateway.said()
+            config.write_text(text.replace("127.0.0.1:{}", "off").format())
+            gateway.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: not can_connect(second), "no admin listener")
 
 
 def test_tls_and_http2(tmp_path):
