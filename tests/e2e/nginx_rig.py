@@ -86,6 +86,8 @@ class Nginx:
     """nginx with the module.  location, server, http, main: lines for the places of these names; servers: instead of
     the one server that there would be.  {port} and {folder} in them are filled in."""
 
+    template = CONF
+
     def __init__(self, rules=RULES, *, location="", server="", http="", main="", listen="", servers=None, workers=2,
                  table=None, table_size="8m", files=None, daemon=False, starts=True):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-nginx-"))
@@ -120,7 +122,7 @@ class Nginx:
 
     def configure(self, **changes):
         self.parts.update(changes)
-        text = CONF.format(**self.parts)
+        text = self.template.format(**self.parts)
         for name, value in self.fill.items():
             text = text.replace("{" + name + "}", str(value))
         self.write("nginx.conf", text)
