@@ -15,7 +15,7 @@ import struct
 import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests/e2e"))
+sys.path[:0] = (str(pathlib.Path(__file__).resolve().parents[1] / "tests" / rigs) for rigs in ("e2e", "conformance"))
 from redis_rig import redis_server  # noqa: E402
 from weir_cli import lines, request, rules_file, weir  # noqa: E402
 

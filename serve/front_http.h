@@ -22,7 +22,8 @@ struct weir_front_http {
     struct weir_hold *hold; /* the answer that waits, or NULL */
 };
 
-/* Queues an answer so much later; false where it cannot be held.  Nothing more is read until then. */
+/* Queues an answer so much later; false where it cannot be held.  Nothing more is read until
+ * then. */
 WEIR_MUST_CHECK bool weir_front_http_hold(struct weir_front_http *front,
                                           const struct weir_http1_request *request,
                                           struct weir_http1_answer *answer,

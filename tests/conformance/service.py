@@ -11,13 +11,14 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEIR = os.environ.get("WEIR_BIN") or os.path.join(os.environ.get("WEIR_BUILD") or ROOT / "build", "weir")
-PATIENCE_S = 20
+PATIENCE_S = 30
 
 
 class Service:
@@ -122,6 +123,21 @@ class Service:
             self.stop()
         else:
             self.kill()
+
+
+def free_port():
+    """For programs that cannot choose one themselves and tell us."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def can_connect(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
 
 
 def wait_until(claim, what="it", patience_s=PATIENCE_S):

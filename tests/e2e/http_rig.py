@@ -5,15 +5,11 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import http.client
 import http.server
-import pathlib
 import socket
-import sys
 import threading
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
-from service import Service  # noqa: E402  (in the folder named above)
+from service import PATIENCE_S, Service
 
-PATIENCE_S = 20
 RULES = """\
 domain: api
 descriptors:
@@ -27,19 +23,24 @@ def serve(tmp_path, rules=RULES, *flags, **more):
 
 
 class Answer:
-    def __init__(self, response, body):
-        self.status, self.body, self.headers = response.status, body, dict(response.getheaders())
+    def __init__(self, response):
+        self.status, self.body = response.status, response.read()
+        self.pairs = response.getheaders()
+        self.headers = dict(self.pairs)
 
 
-def ask(port, target="/check", method="GET", body=None, **headers):
-    """One request on a connection of its own.  X_Forwarded_For="1.2.3.4" is a header."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        response = connection.getresponse()
-        return Answer(response, response.read())
-    finally:
-        connection.close()
+def request(connection, target="/", method="GET", body=None, **headers):
+    """One of several on a connection.  X_Forwarded_For="1.2.3.4" is a header."""
+    connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    return Answer(connection.getresponse())
+
+
+def ask(port, target="/check", method="GET", body=None, source=None, **headers):
+    """One request on a connection of its own, from an address of ours."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S,
+                                            source_address=(source, 0) if source else None)
+    with contextlib.closing(connection):
+        return request(connection, target, method, body, **headers)
 
 
 def connect(port):

@@ -15,17 +15,14 @@ SPDX-License-Identifier: Apache-2.0
 import http.client
 import itertools
 import json
-import pathlib
 import ssl
-import sys
 import threading
 import time
 
 import grpc
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
-from rls_wire import OK, OVER_LIMIT, Client                        # noqa: E402
-from service import PATIENCE_S                                     # noqa: E402
+from rls_wire import OK, OVER_LIMIT, Client
+from service import PATIENCE_S
 
 LIMIT, ASKED = 10, 15
 RULES = f"""\

@@ -3,7 +3,6 @@ user where we are root.  At the end of every test its error log has no line that
 
 SPDX-License-Identifier: Apache-2.0
 """
-import contextlib
 import http.client
 import http.server
 import os
@@ -11,18 +10,18 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
 import time
 
-from weir_cli import ROOT
+from http_rig import ask, request  # noqa: F401  (offered with the rest)
+from service import PATIENCE_S, ROOT, can_connect, free_port
+from service import wait_until as wait_for
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD") or ROOT / "build")
 MODULE = BUILD / "nginx/ngx_http_weir_module.so"
 NGINX = "/usr/sbin/nginx"  # absolute: an upgrade starts it again by this name
-PATIENCE_S = 30
 SCALE = float(os.environ.get("WEIR_TEST_SCALE") or 1)
 
 RULES = """\
@@ -67,19 +66,6 @@ SERVER = """\
         }}
     }}
 """
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Answer:
-    def __init__(self, response):
-        self.status, self.body = response.status, response.read()
-        self.pairs = response.getheaders()
-        self.headers = dict(self.pairs)
 
 
 class Nginx:
@@ -178,9 +164,7 @@ class Nginx:
         wait_for(lambda: set(self.workers()) - before, "new workers")
 
     def ask(self, path="/", method="GET", body=None, source=None, **headers):
-        """One request on a connection of its own.  X_Forwarded_For="1.2.3.4" is a header."""
-        with contextlib.closing(self.connect(source)) as connection:
-            return request(connection, path, method, body, **headers)
+        return ask(self.port, path, method, body, source, **headers)
 
     def statuses(self, count, path="/", **more):
         return [self.ask(path, **more).status for _ in range(count)]
@@ -219,26 +203,6 @@ class Nginx:
             if self.process:
                 self.process.stderr.close()
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def request(connection, path="/", method="GET", body=None, **headers):
-    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-    return Answer(connection.getresponse())
-
-
-def wait_for(is_true, what):
-    end = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"
-        time.sleep(0.01)
-
-
-def can_connect(port):
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        return True
-    except OSError:
-        return False
 
 
 def wrk(port, *flags, path="/"):

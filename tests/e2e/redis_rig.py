@@ -3,7 +3,6 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
-import socket
 import subprocess
 import time
 
@@ -23,11 +22,6 @@ def redis_server(folder, *settings):
     finally:
         server.kill()
         server.wait()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 def wait_for(client, server):

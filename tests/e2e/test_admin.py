@@ -4,17 +4,13 @@ SPDX-License-Identifier: Apache-2.0
 """
 import http.client
 import json
-import pathlib
 import re
 import socket
-import sys
 
 import pytest
 import redis
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/conformance"))
-from service import Service  # noqa: E402  (ours)
+from service import ROOT, Service
 
 RULES = """\
 domain: api

@@ -3,17 +3,13 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import json
-import pathlib
 import re
-import sys
 
 import pytest
 import redis
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/conformance"))
-from service import Service  # noqa: E402  (ours)
-from test_admin import CHANGE, ask, read_metrics, spend  # noqa: E402  (ours)
+from service import Service
+from test_admin import CHANGE, ask, read_metrics, spend
 
 RULES = """\
 domain: api

@@ -16,7 +16,7 @@ import struct
 import pytest
 
 from http_rig import PATIENCE_S, Service
-from h2_raw import END_STREAM, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE, call, frame   # http_rig names its folder
+from h2_raw import END_STREAM, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE, call, frame
 from rls_wire import descriptor, request
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD") or pathlib.Path(__file__).resolve().parents[2] / "build")

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from weir_cli import DONE, NO, ROOT, T0, USAGE, WORLD, lines, replay, request, rules_file, weir
+from weir_cli import DONE, NO, ROOT, T0, WORLD, lines, replay, request, rules_file, weir
 
 SECOND = 10**9
 

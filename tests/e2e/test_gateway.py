@@ -3,7 +3,6 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -18,7 +17,9 @@ import urllib.request
 
 import pytest
 
-from nginx_rig import PATIENCE_S, App, can_connect, free_port, request, wait_for
+from http_rig import ask
+from nginx_rig import App
+from service import PATIENCE_S, can_connect, free_port, wait_until
 from weir_cli import DONE, ROOT, WEIR, WORLD
 
 RULES = """\
@@ -59,15 +60,13 @@ class Gateway:
         return (self.folder / "out").read_text(encoding="utf-8")
 
     def wait_ready(self):
-        wait_for(lambda: self.process.poll() is not None or (can_connect(self.port) and can_connect(self.admin)),
+        wait_until(lambda: self.process.poll() is not None or (can_connect(self.port) and can_connect(self.admin)),
                  "the gateway listens")
         assert self.process.poll() is None, self.said()
         return self
 
     def ask(self, path="/", **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
-        with contextlib.closing(connection):
-            return request(connection, path, **headers)
+        return ask(self.port, path, **headers)
 
     def children(self, name):
         """The processes of this name that the gateway has started."""
@@ -101,7 +100,7 @@ def test_requests_within_the_limit_pass_and_the_log_says_so():
         assert [answer.status for answer in answers] == [200, 200, 200, 429]
         assert answers[0].headers["X-Ratelimit-Remaining"] == "2" and answers[3].headers["Retry-After"]
         assert [path for path, _ in app.seen] == ["/x?y"] * 3
-        wait_for(lambda: gateway.said().count("weir=") >= 4, "the access log")
+        wait_until(lambda: gateway.said().count("weir=") >= 4, "the access log")
         assert 'weir=REJECTED rule="address" limit=3 remaining=0' in gateway.said()
         with urllib.request.urlopen(f"http://127.0.0.1:{gateway.admin}/metrics", timeout=PATIENCE_S) as metrics:
             assert b'weir_rule_hits_total{rule="address"} 4' in metrics.read()
@@ -200,9 +199,9 @@ def test_a_change_of_the_rules_is_taken_by_itself_and_a_bad_one_is_not():
         gateway.wait_ready()
         assert gateway.ask().headers["X-Ratelimit-Limit"] == "3"
         gateway.write("rules.yaml", RULES.replace("3}", "30}"))
-        wait_for(lambda: gateway.ask().headers["X-Ratelimit-Limit"] == "30", "new rules")
+        wait_until(lambda: gateway.ask().headers["X-Ratelimit-Limit"] == "30", "new rules")
         gateway.write("rules.yaml", RULES.replace("day", "dya"))
-        wait_for(lambda: "did you mean 'day'?" in gateway.said(), "a word about bad rules")
+        wait_until(lambda: "did you mean 'day'?" in gateway.said(), "a word about bad rules")
         assert gateway.ask().headers["X-Ratelimit-Limit"] == "30"
 
 
@@ -217,10 +216,10 @@ def test_sighup_takes_another_configuration_and_keeps_the_old_where_it_is_bad():
             assert gateway.ask().body == b"app\n"
             config.write_text(text.replace(str(app.port), str(second.port)))
             gateway.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: gateway.ask().body == b"second", "the other upstream")
+            wait_until(lambda: gateway.ask().body == b"second", "the other upstream")
             config.write_text("routes: 5\n")
             gateway.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: "the old configuration stays" in gateway.said(), "a refusal")
+            wait_until(lambda: "the old configuration stays" in gateway.said(), "a refusal")
             assert gateway.ask().body == b"second"
         subprocess.run(["rm", "-r", folder], check=True)
 
@@ -238,13 +237,13 @@ def test_sighup_moves_the_admin_listener_and_its_rules(tmp_path):
             gateway.wait_ready()
             config.write_text(text.format(second).replace("rules.yaml", "other.yaml"))
             gateway.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: can_connect(second), "the admin listener at its new address")
+            wait_until(lambda: can_connect(second), "the admin listener at its new address")
             with urllib.request.urlopen(f"http://127.0.0.1:{second}/rlconfig", timeout=PATIENCE_S) as rules:
                 assert rules.read().startswith(b"moved:")
             assert not can_connect(first) and "has ended" not in gateway.said()
             config.write_text(text.replace("127.0.0.1:{}", "off").format())
             gateway.process.send_signal(signal.SIGHUP)
-            wait_for(lambda: not can_connect(second), "no admin listener")
+            wait_until(lambda: not can_connect(second), "no admin listener")
 
 
 def test_tls_and_http2(tmp_path):
@@ -271,8 +270,8 @@ def test_when_the_admin_listener_dies_it_comes_back_and_nobody_else_notices():
         [admin] = gateway.children("weir")
         os.kill(admin, signal.SIGKILL)
         assert gateway.ask().status == 200
-        wait_for(lambda: gateway.children("weir") not in ([], [admin]), "another admin listener")
-        wait_for(lambda: can_connect(gateway.admin), "it listens")
+        wait_until(lambda: gateway.children("weir") not in ([], [admin]), "another admin listener")
+        wait_until(lambda: can_connect(gateway.admin), "it listens")
 
 
 def test_when_nginx_dies_so_does_the_gateway():
@@ -294,7 +293,7 @@ def test_when_the_gateway_is_killed_nothing_stays_behind():
         left = gateway.children("nginx") + gateway.children("weir")
         assert len(left) == 2
         gateway.process.kill()
-        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "all have ended")
+        wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in left), "all have ended")
         gateway.process.wait()
         gateway.process.returncode = DONE
         subprocess.run(["rm", "-rf", *(gateway.folder / "tmp").iterdir()], check=True)
@@ -311,9 +310,9 @@ def test_a_request_on_its_way_is_finished_when_it_ends():
         got = []
         asking = threading.Thread(target=lambda: got.append(gateway.ask().body))
         asking.start()
-        wait_for(lambda: app.seen, "the request at the upstream")
+        wait_until(lambda: app.seen, "the request at the upstream")
         gateway.process.send_signal(signal.SIGINT)
-        wait_for(lambda: not can_connect(gateway.port), "no new ones")
+        wait_until(lambda: not can_connect(gateway.port), "no new ones")
         go.set()
         asking.join(PATIENCE_S)
         assert got == [b"late"]
@@ -358,7 +357,7 @@ def test_root_is_told_where_workers_cannot_read_the_rules():
 
 def test_the_demonstration_shows_what_its_words_promise():
     with Gateway("--seconds", "40", command="demo") as demo:
-        wait_for(lambda: demo.process.poll() is not None or "Ctrl-C stops" in demo.said(), "the words")
+        wait_until(lambda: demo.process.poll() is not None or "Ctrl-C stops" in demo.said(), "the words")
         said = demo.said()
         curls = re.findall(r"^  (curl .*?'http://\S+')", said, re.M)
         assert len(curls) == 3
@@ -371,11 +370,11 @@ def test_the_demonstration_shows_what_its_words_promise():
         assert codes[0].count("200") in range(5, 9) and "429" in codes[0] or len(set(codes[0])) == 1
         assert codes[1] == ["200"] * 8                              # one by one: held, never refused
         assert codes[2] == ["401"] * 3 + ["429"] * 2
-        wait_for(lambda: "weir=DELAYED" in demo.said(), "a line of one that was held")
+        wait_until(lambda: "weir=DELAYED" in demo.said(), "a line of one that was held")
         [rules] = re.findall(r"the rules +(\S+)", said)
         pathlib.Path(rules).write_text(pathlib.Path(ROOT / "examples/rules/demo.yaml").read_text(encoding="utf-8").replace(
             "requests_per_unit: 5}", "requests_per_unit: 5000}"), encoding="utf-8")
         [port] = re.findall(r"the gateway +http://127.0.0.1:(\d+)", said)
         demo.port = int(port)
-        wait_for(lambda: demo.ask("/hello").headers.get("X-Ratelimit-Limit") != "5", "the change")
+        wait_until(lambda: demo.ask("/hello").headers.get("X-Ratelimit-Limit") != "5", "the change")
         assert demo.end(signal.SIGINT) == DONE

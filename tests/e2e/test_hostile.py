@@ -7,20 +7,18 @@ import contextlib
 import os
 import resource
 import struct
-import sys
 import threading
 import time
 import warnings
 
 import grpc
 import pytest
-from http_rig import PATIENCE_S, ask, connect, read_all
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "conformance"))
-from h2_raw import (DATA, END_HEADERS, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, Peer, call, frame, head,  # noqa: E402
+from h2_raw import (DATA, END_HEADERS, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, Peer, call, frame, head,
                     message)
-from rls_wire import OK, SERVING, Client, request                    # noqa: E402
-from service import WEIR, Service, wait_until                        # noqa: E402
+from http_rig import PATIENCE_S, ask, connect, read_all
+from rls_wire import OK, SERVING, Client, request
+from service import WEIR, Service, wait_until
 
 RULES = """\
 domain: api

@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 import pytest
+
 from http_rig import PATIENCE_S, RULES, ask, connect, read_all, serve
 
 SHAPES = """\

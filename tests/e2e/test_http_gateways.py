@@ -7,12 +7,12 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
-import time
 
 import pytest
+
 from http_rig import PATIENCE_S, app, ask, serve
+from service import can_connect, free_port, wait_until
 
 RULES = """\
 domain: api
@@ -66,25 +66,14 @@ def shown(language, port, weir, app_port):
     return block
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @contextlib.contextmanager
 def gateway(command, port, folder):
     env = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                env=env)
     try:
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
-            time.sleep(0.02)
+        wait_until(lambda: can_connect(port) or process.poll() is not None, "the gateway")
+        assert process.poll() is None, process.communicate()[1]
         yield
     finally:
         process.terminate()

@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+
 from http_rig import PATIENCE_S, ask, connect, read_all, serve
 from service import wait_until
 

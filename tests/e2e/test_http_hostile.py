@@ -7,6 +7,7 @@ import socket
 import time
 
 import pytest
+
 from http_rig import PATIENCE_S, RULES, ask, connect, read_all, send_raw, serve
 
 HOST = b"Host: h\r\n"

@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from redis_rig import free_port, redis_server
+from redis_rig import redis_server
+from service import free_port
 from weir_cli import DONE, ROOT, T0, USAGE, WEIR, WORLD, lines, request, rules_file, weir
 
 SCALE = float(os.environ.get("WEIR_TEST_SCALE") or 1)

@@ -5,18 +5,14 @@ SPDX-License-Identifier: Apache-2.0
 """
 import json
 import os
-import pathlib
 import socket
 import subprocess
-import sys
 import threading
 
 import pytest
 import redis
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/conformance"))
-from service import Service  # noqa: E402  (ours)
+from service import ROOT, Service
 
 CELL_USAGE = "Cell error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
 

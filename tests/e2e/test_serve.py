@@ -9,16 +9,14 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
-import rls_wire                                                    # noqa: E402
-from rls_wire import OK, OVER_LIMIT, Client, descriptor            # noqa: E402
-from service import PATIENCE_S, WEIR, Service, wait_until          # noqa: E402
+import rls_wire
+from rls_wire import OK, OVER_LIMIT, Client, descriptor
+from service import PATIENCE_S, WEIR, Service, wait_until
 
 DONE, NO, USAGE, WORLD = 0, 1, 2, 3
 

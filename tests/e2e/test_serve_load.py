@@ -6,7 +6,7 @@ import os
 import signal
 
 from load_rig import RULES, Load
-from service import Service, wait_until     # load_rig knows where it is
+from service import Service, wait_until
 
 BOTH = ("grpc", "http")
 RELOADS = 100

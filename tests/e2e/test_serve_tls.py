@@ -11,7 +11,7 @@ import subprocess
 import grpc
 import pytest
 from load_rig import RULES, Load
-from rls_wire import OK, SERVING, Client                             # load_rig knows where it is
+from rls_wire import OK, SERVING, Client                        
 from service import PATIENCE_S, Service, wait_until
 
 ALL = ("grpc", "http", "resp", "admin")

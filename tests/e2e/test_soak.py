@@ -3,12 +3,9 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
-import pathlib
 import subprocess
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
-from service import ROOT, WEIR          # noqa: E402
+from service import ROOT, WEIR
 
 SECONDS = 15
 

@@ -1,15 +1,12 @@
 """How the tests of the command line run it.
 
-WEIR_BIN names the program; else it is in WEIR_BUILD, else in build/.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
 import os
-import pathlib
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WEIR = os.environ.get("WEIR_BIN") or os.path.join(os.environ.get("WEIR_BUILD") or ROOT / "build", "weir")
+from service import ROOT, WEIR  # noqa: F401  (offered with the rest)
 
 DONE, NO, USAGE, WORLD = 0, 1, 2, 3
 
