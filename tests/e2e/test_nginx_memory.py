@@ -1,4 +1,4 @@
-"""The module under valgrind: no byte is read that was not written, none is lost, whatever a request does.
+"""The modules under valgrind: no byte is read that was not written, none is lost, whatever a client does.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -6,6 +6,7 @@ import re
 import subprocess
 
 from nginx_rig import Nginx, PATIENCE_S, wait_for
+from stream_rig import Echo, Stream, abort, echoes
 
 RULES = """\
 domain: api
@@ -31,7 +32,15 @@ SERVER = """
 
 class Checked(Nginx):
     def command(self, *more):
-        return ["valgrind", "--leak-check=full", f"--log-file={self.folder}/valgrind", *super().command(*more)]
+        return ["valgrind", "--leak-check=full", "--keep-debuginfo=yes", f"--log-file={self.folder}/valgrind", *super().command(*more)]
+
+    def is_clean(self):
+        """Whether valgrind has nothing to say about us.  What nginx itself leaves behind is not ours."""
+        said = (self.folder / "valgrind").read_text()
+        assert "ERROR SUMMARY" in said
+        blocks = re.split(r"^==\d+== \n", said, flags=re.M)
+        return [block for block in blocks if "weir" in block and " at 0x" in block] == [] \
+            and not re.search(r"Invalid|uninitialised", said)
 
 
 def test_nothing_is_misread_or_lost():
@@ -49,9 +58,41 @@ def test_nothing_is_misread_or_lost():
         wait_for(lambda: "generation 2" in nginx.log(), "new rules")
         assert nginx.ask().headers["X-Ratelimit-Limit"] == "50"
         nginx.stop()
-        said = (nginx.folder / "valgrind").read_text()
-        assert "ERROR SUMMARY" in said
-        # What nginx itself leaves behind is not ours.
-        ours = [block for block in re.split(r"^==\d+== \n", said, flags=re.M) if "weir" in block and " at 0x" in block]
-        assert ours == []
-        assert not re.search(r"Invalid|uninitialised", said)
+        assert nginx.is_clean()
+
+
+# ---- stream ----
+
+STREAM_RULES = """\
+domain: api
+descriptors:
+  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 40}}
+  - {key: port, rate_limit: {unit: second, requests_per_unit: 20, burst: 20, algorithm: leaky_bucket}}
+  - {key: generic_key, value: slots, rate_limit: {unit: second, requests_per_unit: 30, algorithm: concurrency}}
+"""
+
+
+class CheckedStream(Checked, Stream):
+    pass
+
+
+def test_nor_in_stream():
+    server = "weir_attribute port $server_port; weir_hits 1; proxy_pass 127.0.0.1:%d;"
+    with Echo() as echo, CheckedStream(STREAM_RULES, server=server % echo.tcp, main="master_process off;") as nginx:
+        connections = [nginx.open() for _ in range(20)]
+        for connection in connections[10:15]:
+            connection.close()
+        for connection in connections[15:]:
+            abort(connection)
+        assert [echoes(connection) for connection in connections[:10]] == [True] * 10
+        for connection in connections[:10]:
+            connection.close()
+        nginx.wait_for_access(20)
+        nginx.write("rules.yaml", STREAM_RULES.replace("40", "23"))
+        wait_for(lambda: "generation 2" in nginx.log(), "new rules")
+        for i in range(6):
+            with nginx.open() as connection:
+                assert echoes(connection) == (i < 3)
+        nginx.wait_for_access(26)
+        nginx.stop()
+        assert nginx.is_clean()
