@@ -4,9 +4,7 @@
 #include "gateway.h"
 
 #include "base/str.h"
-#include "rules/fields.h"
-#include "rules/files.h"
-#include "rules/yaml_node.h"
+#include "rules/yaml_file.h"
 #include "serve/settings.h"
 
 #include <stdlib.h>
@@ -51,28 +49,17 @@ static const char *absolute(struct gateway *gateway, enum kind kind, struct weir
 
 struct reader {
     struct gateway *gateway;
-    struct weir_report report;
+    const struct weir_yaml_file *file;
     const char *folder;
-    uint32_t file;
 };
 
-static void wrong(struct reader *r, const struct weir_yaml *at, const char *why)
+static void wrong(const struct reader *r, const struct weir_yaml *at, const char *why)
 {
-    struct weir_mark mark = {.file = r->file, .line = at->line, .column = at->column};
-    weir_report_error(&r->report, mark, "%s", why);
-}
-
-static void unknown(struct reader *r, const struct weir_yaml *key, const char *const *names)
-{
-    struct weir_mark mark = {.file = r->file, .line = key->line, .column = key->column};
-    const char *meant = weir_suggest(key->text, names);
-    weir_report_error(&r->report, mark, "'%.*s' is not known here%s%s%s", WEIR_STR_ARG(key->text),
-                      meant != NULL ? "; did you mean '" : "", meant != NULL ? meant : "",
-                      meant != NULL ? "'?" : "");
+    weir_yaml_file_wrong(r->file, at, why);
 }
 
 /* False: it is no scalar; said. */
-static bool scalar(struct reader *r, const struct weir_yaml *node, struct weir_str *out)
+static bool scalar(const struct reader *r, const struct weir_yaml *node, struct weir_str *out)
 {
     node = weir_yaml_follow(node);
     if (node->kind != WEIR_YAML_SCALAR)
@@ -83,7 +70,7 @@ static bool scalar(struct reader *r, const struct weir_yaml *node, struct weir_s
 }
 
 /* A value, or a list of them, which becomes one with commas between. */
-static const char *joined(struct reader *r, const struct weir_yaml *node)
+static const char *joined(const struct reader *r, const struct weir_yaml *node)
 {
     char text[GATEWAY_PATH_LEN] = "";
     struct weir_str one = {"", 0};
@@ -103,7 +90,7 @@ static const char *joined(struct reader *r, const struct weir_yaml *node)
     return gateway_copy(r->gateway, weir_str_of(text));
 }
 
-static void read_upstreams(struct reader *r, const struct weir_yaml *map)
+static void read_upstreams(const struct reader *r, const struct weir_yaml *map)
 {
     map = weir_yaml_follow(map);
     if (map->kind != WEIR_YAML_MAP) {
@@ -126,7 +113,7 @@ static bool is_in(const struct weir_yaml *key, const char *name)
     return weir_str_eq(key->text, weir_str_of(name));
 }
 
-static void read_route_field(struct reader *r, struct gateway_route *route,
+static void read_route_field(const struct reader *r, struct gateway_route *route,
                              const struct weir_yaml *key, const struct weir_yaml *value)
 {
     static const char *const names[] = {"path",  "upstream", "domain", "user",
@@ -149,13 +136,13 @@ static void read_route_field(struct reader *r, struct gateway_route *route,
     else if (is_in(key, "limit") && !weir_scalar_bool(text, &is_limited))
         why = "limit is on or off";
     else if (!is_in(key, "limit"))
-        unknown(r, key, names);
+        weir_yaml_file_unknown(r->file, key, names);
     route->is_unlimited = route->is_unlimited || !is_limited;
     if (why != NULL)
         wrong(r, value, why);
 }
 
-static void read_routes(struct reader *r, const struct weir_yaml *list)
+static void read_routes(const struct reader *r, const struct weir_yaml *list)
 {
     list = weir_yaml_follow(list);
     if (list->kind != WEIR_YAML_LIST) {
@@ -183,7 +170,7 @@ static void read_routes(struct reader *r, const struct weir_yaml *list)
     }
 }
 
-static void read_setting(struct reader *r, const struct weir_yaml *key,
+static void read_setting(const struct reader *r, const struct weir_yaml *key,
                          const struct weir_yaml *value)
 {
     const char *names[CLI_COUNT_OF(table) + 3] = {"upstreams", "routes"};
@@ -195,17 +182,14 @@ static void read_setting(struct reader *r, const struct weir_yaml *key,
             absolute(r->gateway, table[i].kind, weir_str_of(joined(r, value)), r->folder);
         return;
     }
-    unknown(r, key, names);
+    weir_yaml_file_unknown(r->file, key, names);
 }
 
-static void read_root(struct reader *r, const struct weir_yaml *root)
+static void read_root(void *ctx, const struct weir_yaml_file *file, const struct weir_yaml *root)
 {
     static const char upstreams[] = "upstreams", routes[] = "routes";
-    root = weir_yaml_follow(root);
-    if (root->kind != WEIR_YAML_MAP) {
-        wrong(r, root, "the file is a map, name: value");
-        return;
-    }
+    struct reader *r = ctx;
+    r->file = file;
     /* Names before those who use them, whatever the order of the file. */
     for (const struct weir_yaml *key = root->first; key != NULL; key = key->next->next)
         if (is_in(weir_yaml_follow(key), upstreams))
@@ -244,27 +228,9 @@ static const char *folder_of(struct gateway *gateway, const char *path)
 
 static enum cli_exit read_file(struct gateway *gateway, const char *path)
 {
-    struct reader *r = calloc(1, sizeof(*r)); /* a report is large for a stack */
-    struct weir_file file;
-    const struct weir_yaml *root;
-    if (r == NULL)
-        return CLI_WORLD;
-    weir_report_init(&r->report);
-    r->gateway = gateway;
-    r->folder = folder_of(gateway, path);
-    r->file = weir_report_file(&r->report, path);
-    if (weir_file_read(&file, &r->report, (struct weir_mark){.file = r->file}, path)) {
-        struct weir_str text = {file.ptr, file.len};
-        if (weir_file_is_text(&r->report, r->file, text) &&
-            weir_yaml_parse(&root, &gateway->arena, text, &r->report, r->file) && root != NULL)
-            read_root(r, root);
-        weir_file_free(&file);
-    }
-    enum cli_exit status = r->report.error_count > 0 ? CLI_USAGE : CLI_DONE;
-    weir_report_flush(&r->report, say, NULL);
-    weir_report_fini(&r->report);
-    free(r);
-    return status;
+    struct reader r = {.gateway = gateway, .folder = folder_of(gateway, path)};
+    int err = weir_yaml_file_read(path, &gateway->arena, read_root, &r, say, NULL);
+    return err == 0 ? CLI_DONE : err == WEIR_ERR_INVALID ? CLI_USAGE : CLI_WORLD;
 }
 
 /* ---- all together ---- */

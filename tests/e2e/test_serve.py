@@ -145,7 +145,7 @@ def test_a_wrong_file_names_line_and_column_and_all_errors(tmp_path):
     path.write_text("grpc: ':1'\ntheads: 3\ngrace: soon\nhttp: {a: b}\n")
     done = serve("--config", path)
     assert done.returncode == USAGE
-    assert f"{path}:2:1: 'theads' is not a setting; did you mean 'threads'?" in done.stderr
+    assert f"{path}:2:1: 'theads' is not known here; did you mean 'threads'?" in done.stderr
     assert f"{path}:3:8: 'soon' is not a time" in done.stderr
     assert f"{path}:4:7:" in done.stderr
 

@@ -1,42 +1,9 @@
-/* No decision allocates, whatever it meets.  The program's own malloc counts; under a sanitizer,
- * which brings its own, there is nothing to count with and nothing is tested.
+/* No decision allocates, whatever it meets.  Under a sanitizer there is nothing to count with, and
+ * nothing is tested.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "count_allocations.h"
 #include "engine_rig.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_COUNTED 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_COUNTED 0
-#endif
-#endif
-#ifndef IS_COUNTED
-#define IS_COUNTED 1
-#endif
-
-static unsigned long allocations;
-
-#if IS_COUNTED
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-extern void *__libc_realloc(void *at, size_t size);
-void *malloc(size_t size)
-{
-    allocations++;
-    return __libc_malloc(size);
-}
-void *calloc(size_t count, size_t size)
-{
-    allocations++;
-    return __libc_calloc(count, size);
-}
-void *realloc(void *at, size_t size)
-{
-    allocations++;
-    return __libc_realloc(at, size);
-}
-#endif
 
 static const char RULES[] =
     "domain: t\n"

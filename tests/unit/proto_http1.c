@@ -1,30 +1,14 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* HTTP/1 as it is read; heard is a line for each request, refusal or 100.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
+#include "heard.h"
 #include "proto/http1.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
-/* What a connection heard, as text: one line for each request, refusal or 100. */
-static char heard[1 << 16];
-static size_t heard_len;
 static size_t body_bytes;
 static struct weir_http1 *pausing; /* the one that pauses after each request, or NULL */
-
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    heard_len += (size_t)vsnprintf(heard + heard_len, sizeof(heard) - heard_len, format, args);
-    va_end(args);
-    assert_true(heard_len < sizeof(heard));
-}
 
 static bool hear_request(void *ctx, const struct weir_http1_request *request)
 {

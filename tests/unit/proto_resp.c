@@ -1,28 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* RESP as it is read; heard is a line for each command, its arguments in brackets.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
+#include "heard.h"
 #include "proto/resp.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
-
-/* What was heard, as text: a line for each command, its arguments in brackets. */
-static char heard[1 << 17];
-static size_t heard_len;
-
-__attribute__((format(printf, 1, 2))) static void note(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    heard_len += (size_t)vsnprintf(heard + heard_len, sizeof(heard) - heard_len, format, args);
-    va_end(args);
-    assert_true(heard_len < sizeof(heard));
-}
 
 /* Fed in a block of its own, which is gone afterwards: a slice that is used too late is seen. */
 static enum weir_resp_next feed(struct weir_resp *resp, const char *bytes, size_t len)

@@ -3,41 +3,14 @@
  * Under a sanitizer, which brings its own malloc and its own memory, nothing is measured.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "count_allocations.h"
 #include "rules_rig.h"
 
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_MEASURED 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_MEASURED 0
-#endif
-#endif
-#ifndef IS_MEASURED
-#define IS_MEASURED 1
-#endif
-
 #define FEW 1000u
 #define MANY 101000u
 #define BYTES_PER_RULE_MAX 300u
-
-static unsigned long allocations;
-
-#if IS_MEASURED
-extern void *__libc_malloc(size_t size);
-extern void *__libc_calloc(size_t count, size_t size);
-void *malloc(size_t size)
-{
-    allocations++;
-    return __libc_malloc(size);
-}
-void *calloc(size_t count, size_t size)
-{
-    allocations++;
-    return __libc_calloc(count, size);
-}
-#endif
 
 /* n rules as a file has them; the caller frees. */
 static char *write_rules(unsigned n)
@@ -97,7 +70,7 @@ static void a_hundred_thousand_rules_are_all_found(void **state)
 static void a_further_simple_rule_costs_less_than_300_bytes(void **state)
 {
     (void)state;
-    if (!IS_MEASURED)
+    if (!IS_COUNTED)
         skip();
     struct weir_rules *warm_up, *few, *many;
     (void)cost_of(FEW, &warm_up);
@@ -115,7 +88,7 @@ static void a_further_simple_rule_costs_less_than_300_bytes(void **state)
 static void matching_allocates_nothing(void **state)
 {
     (void)state;
-    if (!IS_MEASURED)
+    if (!IS_COUNTED)
         skip();
     struct weir_rules *rules =
         loaded("domain: d\ndescriptors:\n"

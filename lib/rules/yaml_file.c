@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rules/yaml_file.h"
+
+#include "base/str.h"
+#include "rules/fields.h"
+#include "rules/files.h"
+
+#include <stdlib.h>
+
+static struct weir_mark mark_of(const struct weir_yaml_file *file, const struct weir_yaml *node)
+{
+    return (struct weir_mark){.file = file->number, .line = node->line, .column = node->column};
+}
+
+void weir_yaml_file_wrong(const struct weir_yaml_file *file, const struct weir_yaml *at,
+                          const char *why)
+{
+    weir_report_error(file->report, mark_of(file, at), "%s", why);
+}
+
+void weir_yaml_file_unknown(const struct weir_yaml_file *file, const struct weir_yaml *key,
+                            const char *const *names)
+{
+    const char *meant = weir_suggest(key->text, names);
+    weir_report_error(file->report, mark_of(file, key), "'%.*s' is not known here%s%s%s",
+                      WEIR_STR_ARG(key->text), meant != NULL ? "; did you mean '" : "",
+                      meant != NULL ? meant : "", meant != NULL ? "'?" : "");
+}
+
+/* NULL where there is no map; said, unless the file is empty. */
+static const struct weir_yaml *map_of(const struct weir_yaml_file *file, struct weir_arena *arena,
+                                      struct weir_str text)
+{
+    const struct weir_yaml *root;
+    if (!weir_file_is_text(file->report, file->number, text) ||
+        !weir_yaml_parse(&root, arena, text, file->report, file->number) || root == NULL)
+        return NULL;
+    root = weir_yaml_follow(root);
+    if (root->kind == WEIR_YAML_MAP)
+        return root;
+    weir_yaml_file_wrong(file, root, "the file is a map, name: value");
+    return NULL;
+}
+
+int weir_yaml_file_read(const char *path, struct weir_arena *arena,
+                        void (*read)(void *ctx, const struct weir_yaml_file *file,
+                                     const struct weir_yaml *map),
+                        void *ctx, weir_log_fn say, void *say_ctx)
+{
+    struct weir_yaml_file file = {.path = path};
+    struct weir_file bytes;
+    file.report = malloc(sizeof(*file.report)); /* large for a stack */
+    if (file.report == NULL)
+        return WEIR_ERR_NOMEM;
+    weir_report_init(file.report);
+    file.number = weir_report_file(file.report, path);
+    if (weir_file_read(&bytes, file.report, (struct weir_mark){.file = file.number}, path)) {
+        const struct weir_yaml *map = map_of(&file, arena, (struct weir_str){bytes.ptr, bytes.len});
+        if (map != NULL)
+            read(ctx, &file, map);
+        weir_file_free(&bytes);
+    }
+    int err = file.report->error_count > 0 ? WEIR_ERR_INVALID : 0;
+    if (arena->has_failed)
+        err = WEIR_ERR_NOMEM;
+    weir_report_flush(file.report, say, say_ctx);
+    weir_report_fini(file.report);
+    free(file.report);
+    return err;
+}
