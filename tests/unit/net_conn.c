@@ -362,10 +362,11 @@ static void what_is_posted_again_is_seen_though_it_may_run_once(void **state)
     struct rig rig;
     (void)state;
     atomic_store(&runs, 0);
+    for (size_t i = 0; i < 4; i++)
+        posts[i].post.run = count_post;
     rig_start(&rig, 2, &echo);
     for (size_t i = 0; i < 100 * POSTS; i++) {
         size_t which = i % 4; /* of loop which % 2 */
-        posts[which].post.run = count_post;
         atomic_fetch_add_explicit(&posts[which].posted, 1, memory_order_relaxed);
         weir_loop_post(rig.loops[which % 2], &posts[which].post);
     }
