@@ -5,6 +5,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import base64
 import re
+import time
 import threading
 
 import pytest
@@ -119,9 +120,9 @@ def test_a_cap_an_allow_list_and_a_block_list():
 
 def test_egress():
     with App() as app, run("Egress: an API that costs money", app) as nginx:
+        began = time.monotonic_ns()
         assert counts(nginx, 5) == {200: 5}
-        times = [when for _, when in app.seen]
-        assert times[-1] - times[0] >= 4 * 100_000_000 - 5_000_000  # a tenth of a second each
+        assert app.seen[-1][1] - began >= 4 * 100_000_000 - 5_000_000  # a tenth of a second each
 
 
 def test_the_first_example_of_the_page():
