@@ -5,8 +5,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 import base64
 import re
-import time
 import threading
+import time
 
 import pytest
 
