@@ -4,8 +4,10 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct cli_command *const commands[] = {
 #define CLI_COMMAND(name) &cli_command_##name,
@@ -122,8 +124,22 @@ static enum cli_exit dispatch(size_t argc, char **argv)
     return run_command(command, argc - 1, argv + 1);
 }
 
+/* A closed standard stream stays closed to us, and yet nothing that is opened later gets its
+ * number: words for people would go into a socket, and libuv stops the program. */
+static bool keep_numbers(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int mode = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode) != fd)
+            return false;
+    }
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!keep_numbers())
+        return CLI_WORLD;
     enum cli_exit status = dispatch(argc > 0 ? (size_t)argc - 1 : 0, argv + 1);
     /* A full disk must not look like success. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -378,3 +378,9 @@ def test_the_demonstration_shows_what_its_words_promise():
         demo.port = int(port)
         wait_until(lambda: demo.ask("/hello").headers.get("X-Ratelimit-Limit") != "5", "the change")
         assert demo.end(signal.SIGINT) == DONE
+
+
+def test_the_demonstration_ends_well_where_standard_output_is_closed():
+    done = subprocess.run([WEIR, "demo", "--seconds", "1"], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE,
+                          text=True, timeout=PATIENCE_S)
+    assert done.returncode == WORLD and "cannot write the output" in done.stderr
