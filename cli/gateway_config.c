@@ -142,6 +142,12 @@ static void read_route_field(const struct reader *r, struct gateway_route *route
         wrong(r, value, why);
 }
 
+static bool ends_in_slash(const char *path)
+{
+    size_t len = strlen(path);
+    return len > 0 && path[len - 1] == '/';
+}
+
 static void read_routes(const struct reader *r, const struct weir_yaml *list)
 {
     list = weir_yaml_follow(list);
@@ -167,6 +173,10 @@ static void read_routes(const struct reader *r, const struct weir_yaml *list)
             wrong(r, map, "a route has a path, which begins with /");
         if (route->upstream == NULL && route->include == NULL)
             wrong(r, map, "a route has an upstream, or an include that says what answers");
+        /* nginx would make /deep/../x of /c../x. */
+        if (route->path != NULL && route->upstream != NULL &&
+            ends_in_slash(route->upstream->path) && !ends_in_slash(route->path))
+            wrong(r, map, "a route whose upstream's path ends in / ends in / too");
     }
 }
 

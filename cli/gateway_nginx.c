@@ -150,6 +150,7 @@ static void put_weir(struct writer *w)
     put_list(w, "weir_trusted_proxies", set->trusted_proxies);
     put_list(w, "weir_headers", set->headers);
     put_directive(w, 1, "weir_body", set->body);
+    put(w, "    weir_log_level info;\n"); /* the access log has every refusal already */
 }
 
 static void put_upstreams(struct writer *w)
@@ -208,8 +209,9 @@ static void put_proxy(struct writer *w, const struct gateway_upstream *upstream)
     }
     put_directive(w, 3, "proxy_set_header Host", upstream->host);
     put(w, "            proxy_ssl_server_name on;\n            proxy_ssl_verify on;\n");
-    put(w, "            proxy_ssl_name \"%.*s\";\n", (int)strcspn(upstream->host, ":"),
-        upstream->host);
+    const char *name = upstream->host + (upstream->host[0] == '[');
+    put(w, "            proxy_ssl_name \"%.*s\";\n",
+        (int)strcspn(name, name == upstream->host ? ":" : "]"), name);
     put_directive(w, 3, "proxy_ssl_trusted_certificate", w->gateway->set.upstream_ca);
 }
 

@@ -58,6 +58,11 @@ def test_an_https_upstream_is_verified_and_hears_its_own_name(tmp_path, module):
         assert line in conf
 
 
+def test_an_ipv6_upstream_is_verified_without_its_brackets(tmp_path, module):
+    conf = conf_of(module, "--rules", rules_file(tmp_path), "--upstream", "https://[2001:db8::1]:8443")
+    assert 'proxy_ssl_name "2001:db8::1";' in conf and 'server "[2001:db8::1]:8443";' in conf
+
+
 def test_a_file_has_upstreams_and_routes(tmp_path, module):
     rules_file(tmp_path)
     path = tmp_path / "gateway.yaml"
@@ -103,6 +108,7 @@ def test_what_makes_no_sense_is_told(module, flags, words):
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a, limit: perhaps}\n", "limit is on or off"),
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a, uper: b}\n", "did you mean 'user'?"),
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a}\n- {path: /, upstream: http://b}\n", "same path"),
+    ("rules: r.yaml\nroutes:\n- {path: /c, upstream: 'http://a/deep/'}\n", "ends in / too"),
     ("rules: [[]]\n", "gateway.yaml:1:9: this should be one value"),
     ("[]\n", "the file is a map"),
     ("rules: 'x\n", "gateway.yaml:"),
