@@ -17,6 +17,6 @@ def cases(rig):
         requests = rig.quick(REQUESTS[listener], 1600)
 
         def cost(server, requests=requests, run=run):
-            return rig.cost(server, requests, lambda one, n: run(rig, one, n, connections=8, cpus=cpus))
+            return rig.cost(server, requests, lambda one, n: run(rig, one, n, connections=64, cpus=cpus))
         one, two = (rig.weir(listener, rules, threads=threads, cpus=cpus) for threads in (1, 2))
         yield rig.pairs(title, ("<=", TIMES), lambda two=two: cost(two), lambda one=one: cost(one), is_share=False)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define DISTANCE_MAX 64u
-#define OFTEN_NS 16000u  /* told more often than this: less of it */
-#define SELDOM_NS 64000u /* less often: more */
+#define OFTEN_NS 64000u   /* told more often than this: less of it */
+#define SELDOM_NS 256000u /* less often: more */
 #define THROTTLE_DOMAIN "CL.THROTTLE"
 
 static uint64_t draw(struct weir_session *s)

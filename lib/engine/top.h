@@ -1,7 +1,7 @@
 /* top.h - which decisions are told to the table's list of busy keys: some of them.
  *
  * A session counts down to the next decision that is told, and draws the next distance by chance,
- * around a mean that is 1 while it decides less than about once in 16 microseconds and grows to 64
+ * around a mean that is 1 while it decides less than about once in 64 microseconds and grows to 64
  * where it decides more often.  So a quiet service tells everything, and a busy one pays a
  * few instructions for each decision.  What is told stands for as many as the mean was.
  *
