@@ -284,6 +284,7 @@ def test_a_hundred_at_once_do_not_slip_through():
     with Gate() as gate, Nginx(rules(COUNT_IF), location=f"proxy_pass http://127.0.0.1:{gate.app.port};") as nginx:
         waiting = [Waiting(nginx.port) for _ in range(100)]
         wait_for(lambda: len([line for line in nginx.access() if line["status"] == "429"]) == 97, "97 are refused")
+        wait_for(lambda: len(gate.app.seen) >= 3, "three at the upstream")
         assert len(gate.app.seen) == 3
         gate.opened.set()
         for one in waiting:
