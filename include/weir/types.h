@@ -31,7 +31,9 @@ extern "C" {
     X(OVERRIDE_UNIT, 12,                                                                           \
       "a limit override needs a unit: second, minute, hour, day, week, month "                     \
       "or year")                                                                                   \
-    X(STORE, 13, "the store answered what it should not")
+    X(STORE, 13, "the store answered what it should not")                                          \
+    X(STORE_AWAY, 14, "the store cannot be asked")                                                 \
+    X(STORE_LATE, 15, "the store did not answer in time")
 
 enum weir_err {
 #define WEIR_X(name, number, text) WEIR_ERR_##name = -(number),
