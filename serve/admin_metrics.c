@@ -351,6 +351,21 @@ static void put_processes(struct weir_buf *to, struct weir *w)
     }
 }
 
+/* Domains that were asked for and that no rules know. */
+static void put_strangers(struct weir_buf *to, const struct weir *w, const char *name)
+{
+    weir_prom_head(to, name, "counter", "Requests of a domain that no rules speak of.");
+    for (uint32_t i = 0; i < WEIR_VALUE_PLACES; i++) {
+        const struct weir_value_stat *stat = weir_value_stats_at(w->strangers, i);
+        if (stat == NULL)
+            continue;
+        const struct weir_prom_label domain = {"domain", {.ptr = stat->name, .len = stat->len}};
+        weir_prom_sample(
+            to, name, &domain, 1,
+            atomic_load_explicit(&stat->counts[WEIR_COUNTER_TOTAL_HITS], memory_order_relaxed));
+    }
+}
+
 static void put_service(struct weir_buf *to, const struct weir_service *service)
 {
     struct weir *w = weir_service_engine(service);
@@ -368,6 +383,7 @@ static void put_service(struct weir_buf *to, const struct weir_service *service)
     weir_prom_sample_real(to, "weir_clock_offset_seconds",
                           (double)((int64_t)weir_now(w) - wall_ns) / 1e9);
     put_requests(to, service);
+    put_strangers(to, w, "weir_domain_not_found_total");
     put_holds(to, service);
     put_connections(to, service);
     put_table(to, w);
@@ -385,6 +401,8 @@ static void put_their_service(struct weir_buf *to, const struct weir_service *se
                    "Calls over gRPC that were errors.");
     weir_prom_sample(to, "ratelimit_service_should_rate_limit_error", &error, 1,
                      weir_service_count(service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD));
+    put_strangers(to, weir_service_engine(service),
+                  "ratelimit_service_rate_limit_domain_not_found");
     put_number(to, "ratelimit_service_global_shadow_mode", "counter",
                "Requests let through for shadow_mode alone.", weir_service_shadowed(service));
     put_number(to, "ratelimit_service_config_load_success", "counter",

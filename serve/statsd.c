@@ -23,6 +23,7 @@ struct weir_statsd {
     struct weir_service *service;
     uint64_t rules[WEIR_STATS_RULES_MAX + 1][WEIR_COUNTERS]; /* as last sent, by rule->stat */
     uint64_t values[WEIR_VALUE_PLACES][WEIR_COUNTERS];       /* by their place */
+    uint64_t strangers[WEIR_VALUE_PLACES];
     uint64_t loads, bad_loads, calls, errors, shadowed;
     struct weir_text text;
     char datagram[DATAGRAM_LEN];
@@ -114,6 +115,19 @@ static void put_values(struct weir_statsd *statsd)
     }
 }
 
+static void put_strangers(struct weir_statsd *statsd)
+{
+    const struct weir_value_stats *strangers = weir_service_engine(statsd->service)->strangers;
+    for (uint32_t i = 0; i < WEIR_VALUE_PLACES; i++) {
+        const struct weir_value_stat *stat = weir_value_stats_at(strangers, i);
+        if (stat != NULL)
+            put(statsd, "ratelimit.service.rate_limit.",
+                (struct weir_str){.ptr = stat->name, .len = stat->len}, ".domain_not_found",
+                &statsd->strangers[i],
+                atomic_load_explicit(&stat->counts[WEIR_COUNTER_TOTAL_HITS], memory_order_relaxed));
+    }
+}
+
 /* What a connection does is worth a line when it changes. */
 static void flush_outlet(struct weir_statsd *statsd)
 {
@@ -134,6 +148,7 @@ static void flush(void *ctx)
     struct weir_str none = {0};
     put_rules(statsd, true);
     put_values(statsd);
+    put_strangers(statsd);
     put(statsd, "ratelimit.service.config_load_success", none, "", &statsd->loads,
         weir_rules_generation(weir_service_engine(statsd->service)));
     put(statsd, "ratelimit.service.config_load_error", none, "", &statsd->bad_loads,

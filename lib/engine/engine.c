@@ -148,6 +148,8 @@ int weir_open(struct weir **out, const struct weir_options *options)
     struct weir_rules *rules = NULL;
     int err = copy_options(w, options);
     if (!err)
+        err = weir_value_stats_new(&w->strangers);
+    if (!err)
         err = load_rules(w, &rules);
     if (!err)
         err = open_table(w, rules, options->table_path);
@@ -176,6 +178,7 @@ void weir_close(struct weir *w)
         return;
     WEIR_ASSERT(w->sessions == NULL);
     weir_publish_fini(w);
+    weir_value_stats_free(w->strangers);
     weir_value_stats_free(atomic_load_explicit(&w->values, memory_order_relaxed));
     weir_rules_watch_free(w->watch);
     if (w->table)

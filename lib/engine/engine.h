@@ -56,6 +56,7 @@ struct weir {
     _Atomic(struct weir_published *) current;
     _Atomic uint64_t generation;
     _Atomic(struct weir_value_stats *) values; /* NULL: no rule has ever asked for them */
+    struct weir_value_stats *strangers; /* domains that were asked for, and that no rules know */
 
     pthread_mutex_t lock; /* for what follows; see the head of this file */
     struct weir_session *sessions;

@@ -240,6 +240,16 @@ static const struct weir_domain *find_domain(struct weir_session *s,
     return s->domain;
 }
 
+/* Nothing limits such a request, which is seldom what its sender means: somebody should see. */
+static void note_stranger(const struct weir_session *s, struct weir_str domain)
+{
+    struct weir_value_stat *stat =
+        weir_value_stats_named(s->engine->strangers, weir_table_hash_key(s->engine->table), domain);
+    uint64_t amounts[WEIR_COUNTERS] = {[WEIR_COUNTER_TOTAL_HITS] = 1};
+    if (stat)
+        weir_value_stats_add(stat, amounts);
+}
+
 int weir_plan_open(struct weir_session *s, const struct weir_published *published,
                    const struct weir_request *request, bool is_refund)
 {
@@ -247,6 +257,8 @@ int weir_plan_open(struct weir_session *s, const struct weir_published *publishe
     if (err)
         return err;
     const struct weir_domain *domain = find_domain(s, published, request->domain);
+    if (__builtin_expect(!domain, 0))
+        note_stranger(s, request->domain);
     struct weir_plan *plan = &s->plans[s->plan_count++];
     *plan = (struct weir_plan){
         .domain = domain,

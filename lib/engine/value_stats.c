@@ -56,6 +56,20 @@ static struct weir_value_stat *claim(struct weir_value_stats *stats, uint64_t id
     return NULL;
 }
 
+struct weir_value_stat *weir_value_stats_named(struct weir_value_stats *stats,
+                                               const struct weir_hash_key *secret,
+                                               struct weir_str name)
+{
+    if (name.len == 0 || name.len > WEIR_VALUE_NAME_MAX)
+        return NULL;
+    bool is_new = false;
+    uint64_t id = weir_siphash13(secret, name.ptr, name.len);
+    struct weir_value_stat *stat = claim(stats, id ? id : 1, &is_new);
+    if (is_new)
+        set_name(stat, name.ptr, name.len);
+    return stat;
+}
+
 struct weir_value_stat *weir_value_stats_find(struct weir_value_stats *stats,
                                               const struct weir_hash_key *secret,
                                               const struct weir_domain *domain,
@@ -64,14 +78,7 @@ struct weir_value_stat *weir_value_stats_find(struct weir_value_stats *stats,
     char name[WEIR_VALUE_NAME_MAX];
     size_t len = weir_rules_stats_key(domain, descriptor->entries, descriptor->entry_count, name,
                                       sizeof(name));
-    if (len == 0 || len > sizeof(name))
-        return NULL;
-    bool is_new = false;
-    uint64_t id = weir_siphash13(secret, name, len);
-    struct weir_value_stat *stat = claim(stats, id ? id : 1, &is_new);
-    if (is_new)
-        set_name(stat, name, len);
-    return stat;
+    return weir_value_stats_named(stats, secret, (struct weir_str){.ptr = name, .len = len});
 }
 
 void weir_value_stats_add(struct weir_value_stat *stat, const uint64_t amounts[WEIR_COUNTERS])

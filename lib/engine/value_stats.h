@@ -43,6 +43,11 @@ struct weir_value_stat *weir_value_stats_find(struct weir_value_stats *stats,
                                               const struct weir_descriptor *descriptor);
 void weir_value_stats_add(struct weir_value_stat *stat, const uint64_t amounts[WEIR_COUNTERS]);
 
+/* Where this name counts; NULL: no room, or too long a name. */
+struct weir_value_stat *weir_value_stats_named(struct weir_value_stats *stats,
+                                               const struct weir_hash_key *secret,
+                                               struct weir_str name);
+
 /* What is at a place, 0 to WEIR_VALUE_PLACES - 1; NULL: nothing, or stats is NULL. */
 const struct weir_value_stat *weir_value_stats_at(const struct weir_value_stats *stats,
                                                   uint32_t place);

@@ -207,6 +207,14 @@ def test_errors_are_counted(tmp_path):                                          
     assert heard["ratelimit.service.call.should_rate_limit.service_error"] == 3
 
 
+def test_a_domain_that_nobody_knows_is_counted(tmp_path):
+    with listening(tmp_path) as (client, heard):
+        assert [client.ask("t.typo", [("one", "x")]).overall for _ in range(3)] == [OK] * 3
+        client.ask("t", [("one", "x")])
+    found = {name: count for name, count in heard.items() if name.endswith(".domain_not_found")}
+    assert found == {"ratelimit.service.rate_limit.t.typo.domain_not_found": 3}
+
+
 def test_loads_are_counted(tmp_path):                                                                         # 57
     with listening(tmp_path) as (client, heard):
         client.service.rules(RULES + "  - {key: new, rate_limit: {unit: day, requests_per_unit: 5}}\n")

@@ -53,8 +53,8 @@ def ask(weir, path, method="GET", headers=None, body=None, listener="admin"):
     return answer
 
 
-def spend(weir, *entries, hits=1):
-    body = {"domain": "api", "descriptors": [{"entries": [{"key": key, "value": value} for key, value in entries],
+def spend(weir, *entries, hits=1, domain="api"):
+    body = {"domain": domain, "descriptors": [{"entries": [{"key": key, "value": value} for key, value in entries],
                                               "hitsAddend": str(hits)}]}
     return ask(weir, "/json", "POST", body=json.dumps(body), listener="http").status
 
@@ -109,8 +109,17 @@ def test_metrics_are_what_prometheus_reads(weir):
     assert sum(name == "weir_connections" for name, _ in metrics) == 4
 
 
+def test_a_domain_that_nobody_knows_is_seen(weir):
+    for _ in range(3):
+        spend(weir, ("user", "ann"), domain="apj")
+    assert read_metrics(ask(weir, "/metrics").text)["weir_domain_not_found_total", 'domain="apj"'] == 3
+    assert read_metrics(ask(weir, "/metrics?format=ratelimit").text)[
+        "ratelimit_service_rate_limit_domain_not_found", 'domain="apj"'] == 3
+
+
 def test_the_docs_list_every_metric_and_no_other(weir):
     spend(weir, ("user", "ann"))
+    spend(weir, ("user", "ann"), domain="nobody's")
     has = {name for name, _ in read_metrics(ask(weir, "/metrics").text)}
     docs = (ROOT / "docs/operations.md").read_text()
     rows = re.search(r"\n## Metrics\n(.*?)\n## ", docs, re.S)[1].splitlines()
