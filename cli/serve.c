@@ -50,6 +50,7 @@ static enum cli_exit run(const void *given, const struct cli_operands *operands)
 
 #define KIND_TEXT CLI_TEXT
 #define KIND_PATH CLI_TEXT
+#define KIND_URL CLI_TEXT
 #define KIND_SECRET CLI_TEXT
 #define KIND_WORD CLI_TEXT
 #define KIND_SWITCH CLI_SWITCH

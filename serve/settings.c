@@ -169,6 +169,19 @@ void weir_settings_fini(struct weir_settings *settings)
     weir_arena_fini(&settings->arena);
 }
 
+/* The text as it may be shown. */
+static const char *shown(enum weir_setting_kind kind, const char *text, char *room, size_t room_len)
+{
+    const char *begin = kind == WEIR_SETTING_URL ? strstr(text, "://") : NULL;
+    const char *at = begin != NULL ? strrchr(begin, '@') : NULL;
+    if (kind == WEIR_SETTING_SECRET && text[0] != '\0')
+        return "(hidden)";
+    if (at == NULL)
+        return text;
+    snprintf(room, room_len, "%.*s(hidden)%s", (int)(begin + 3 - text), text, at);
+    return room;
+}
+
 void weir_settings_print(const struct weir_settings *settings, FILE *out)
 {
     for (size_t i = 0; i < WEIR_SETTINGS_COUNT; i++) {
@@ -179,8 +192,9 @@ void weir_settings_print(const struct weir_settings *settings, FILE *out)
         if (title != NULL)
             fprintf(out, "%s# %s\n", i > 0 ? "\n" : "", title);
         int used = fprintf(out, "%s: '", table[i].id);
-        bool is_hidden = table[i].kind == WEIR_SETTING_SECRET && source->text[0] != '\0';
-        for (const char *c = is_hidden ? "(hidden)" : source->text; *c != '\0'; c++)
+        char room[LINE_LEN];
+        for (const char *c = shown(table[i].kind, source->text, room, sizeof(room)); *c != '\0';
+             c++)
             used += fprintf(out, *c == '\'' ? "''" : "%c", *c);
         used += fprintf(out, "'");
         fprintf(out, "%*s# %s\n", used < 40 ? 40 - used : 1, "", source->from);

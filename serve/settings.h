@@ -20,6 +20,7 @@
 enum weir_setting_kind {
     WEIR_SETTING_TEXT,
     WEIR_SETTING_PATH,   /* text; relative ones in weir.yaml are relative to where weir runs */
+    WEIR_SETTING_URL,    /* text; a password in it is not shown */
     WEIR_SETTING_SECRET, /* text that is not shown */
     WEIR_SETTING_WORD,   /* one of several words */
     WEIR_SETTING_SWITCH, /* on, off; true, false; yes, no; 1, 0 */
@@ -55,6 +56,7 @@ struct weir_setting_source {
 
 #define WEIR_SETTING_TYPE_TEXT const char *
 #define WEIR_SETTING_TYPE_PATH const char *
+#define WEIR_SETTING_TYPE_URL const char *
 #define WEIR_SETTING_TYPE_SECRET const char *
 #define WEIR_SETTING_TYPE_WORD const char *
 #define WEIR_SETTING_TYPE_SWITCH bool

@@ -17,12 +17,10 @@
 
 /* Set, but without a meaning here; said once, at start. */
 static const char *const without_meaning[][2] = {
-    {"REDIS_URL", "counts are in a shared-memory table; Redis is not used by this version"},
-    {"REDIS_PERSECOND_URL", "counts are in a shared-memory table"},
-    {"MEMCACHE_HOST_PORT", "counts are in a shared-memory table"},
+    {"REDIS_PERSECOND_URL", "one store has all counts: --store"},
+    {"MEMCACHE_HOST_PORT", "counts are in a shared-memory table, or in Redis: --store"},
     {"CONFIG_GRPC_XDS_SERVER_URL", "rules come from files"},
     {"TRACING_ENABLED", "there is no tracing"},
-    {"CACHE_KEY_PREFIX", "tables are told apart by their path: --table"},
 };
 
 /* NULL where the variable is not set, or empty. */
@@ -109,6 +107,54 @@ static void set_statsd(struct weir_settings *settings, char *const *environment)
                       "USE_STATSD in the environment"); /* STATSD_PROTOCOL comes after us */
 }
 
+/* Adds what may stand before the @ of a URL: all but what needs no encoding is encoded. */
+static void add_encoded(char text[TEXT_LEN], const char *secret)
+{
+    size_t len = strlen(text);
+    for (; *secret != '\0' && len + 4 < TEXT_LEN; secret++) {
+        bool is_plain = isalnum((unsigned char)*secret) || strchr("-._~:", *secret) != NULL;
+        len += (size_t)snprintf(text + len, TEXT_LEN - len, is_plain ? "%c" : "%%%02X",
+                                (unsigned char)*secret);
+    }
+    snprintf(text + len, TEXT_LEN - len, "@");
+}
+
+/* REDIS_URL to a URL of ours: there it is an address, whose meaning others say; with a sentinel it
+ * begins with the master's name. */
+static void set_store(struct weir_settings *settings, char *const *environment)
+{
+    const char *url = get(environment, "REDIS_URL"), *type = get(environment, "REDIS_TYPE");
+    const char *socket = get(environment, "REDIS_SOCKET_TYPE");
+    const char *auth = get(environment, "REDIS_AUTH");
+    char text[TEXT_LEN];
+    bool is_cluster = type != NULL && strcasecmp(type, "cluster") == 0;
+    bool is_sentinel = type != NULL && strcasecmp(type, "sentinel") == 0;
+    if (url == NULL)
+        return;
+    const char *comma = strchr(url, ',');
+    if (strstr(url, "://") != NULL) {
+        snprintf(text, sizeof(text), "%s", url);
+    } else if (url[0] == '/' || (socket != NULL && strcasecmp(socket, "unix") == 0)) {
+        snprintf(text, sizeof(text), "unix:%s", url);
+    } else {
+        bool is_tls = is_true(get(environment, "REDIS_TLS"));
+        snprintf(text, sizeof(text), "redis%s%s://", is_tls ? "s" : "",
+                 is_cluster    ? "-cluster"
+                 : is_sentinel ? "-sentinel"
+                               : "");
+        if (auth != NULL)
+            add_encoded(text, auth);
+        size_t len = strlen(text);
+        if (is_sentinel && comma != NULL)
+            snprintf(text + len, sizeof(text) - len, "%.*s@%s", (int)(comma - url), url, comma + 1);
+        else
+            snprintf(text + len, sizeof(text) - len, "%s", url);
+    }
+    weir_settings_set(settings, WEIR_SETTING_NUMBER_store, text,
+                      "REDIS_URL, REDIS_TYPE, REDIS_SOCKET_TYPE, REDIS_AUTH and REDIS_TLS in the "
+                      "environment");
+}
+
 static void set_named(struct weir_settings *settings, char *const *environment, size_t number,
                       const char *name)
 {
@@ -128,6 +174,7 @@ void weir_settings_from_env(struct weir_settings *settings, char *const *environ
     set_address(settings, environment, WEIR_SETTING_NUMBER_admin, "DEBUG_HOST", "DEBUG_PORT");
     set_rules(settings, environment);
     set_statsd(settings, environment);
+    set_store(settings, environment);
     for (size_t i = 0; i < WEIR_SETTINGS_COUNT; i++)
         set_named(settings, environment, i, weir_setting_at(i)->also);
     /* Ours last: who sets WEIR_GRPC means us. */

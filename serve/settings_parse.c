@@ -142,6 +142,7 @@ bool weir_setting_parse(const struct weir_setting *setting, const char *text,
     switch (setting->kind) {
     case WEIR_SETTING_TEXT:
     case WEIR_SETTING_PATH:
+    case WEIR_SETTING_URL:
     case WEIR_SETTING_SECRET:
         memcpy(field, &text, sizeof(text));
         return true;

@@ -42,6 +42,21 @@ struct weir_limit_spec {
     bool refill_interval;
 };
 
+/* What decides while the store that all hosts share does not answer. */
+enum weir_on_store_error {
+    WEIR_STORE_ERROR_UNSAID, /* as the service's settings say */
+    WEIR_STORE_ERROR_LOCAL,  /* the table, with this host's share of the limit */
+    WEIR_STORE_ERROR_OPEN,   /* everything passes */
+    WEIR_STORE_ERROR_CLOSED, /* nothing does */
+};
+
+/* How counts that all hosts share are kept. */
+enum weir_consistency {
+    WEIR_CONSISTENCY_UNSAID, /* as the service's settings say */
+    WEIR_CONSISTENCY_EXACT,
+    WEIR_CONSISTENCY_EVENTUAL,
+};
+
 struct weir_approx; /* counting: approximate (algo/sketch.h) */
 
 struct weir_limit {
@@ -60,7 +75,9 @@ struct weir_limit {
     bool count_rejected : 1;
     bool round_up : 1;
     bool refill_interval : 1;
-    bool is_host_scope : 1; /* scope: host (Redis is never asked) */
+    bool is_host_scope : 1;     /* scope: host (Redis is never asked) */
+    uint8_t on_store_error : 2; /* enum weir_on_store_error */
+    uint8_t consistency : 2;    /* enum weir_consistency */
     /* Bound to a table, before the rules are published (store/local.h): */
     uint8_t window_class; /* the number that the table gave to this window length */
     uint8_t window_shift; /* interval refill: the class is W << this, at least empty to full */

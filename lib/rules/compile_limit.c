@@ -72,6 +72,10 @@ struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *wri
         limit.count_if = defaults->count_if;
     if (fill & WEIR_HAS_SCOPE)
         limit.is_host_scope = defaults->is_host_scope;
+    if (fill & WEIR_HAS_ON_STORE_ERROR)
+        limit.on_store_error = defaults->on_store_error;
+    if (fill & WEIR_HAS_CONSISTENCY)
+        limit.consistency = defaults->consistency;
     limit.has |= fill;
     return limit;
 }
@@ -231,6 +235,8 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
     out->limit.variant = weir_tag_variant(m->rule->stats_id, override ? override->key : none);
     out->limit.record = WEIR_NO_RECORD;
     out->limit.is_host_scope = limit->is_host_scope;
+    out->limit.on_store_error = limit->on_store_error & 3u;
+    out->limit.consistency = limit->consistency & 3u;
     set_approx(c, limit, &out->limit);
     set_count_if(c, limit, &out->limit);
     set_prefixes(m, tier, out);

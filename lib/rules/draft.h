@@ -40,6 +40,8 @@ enum weir_limit_field {
     WEIR_HAS_COUNTING = 1 << 9,
     WEIR_HAS_SCOPE = 1 << 10,
     WEIR_HAS_COUNT_IF = 1 << 11,
+    WEIR_HAS_ON_STORE_ERROR = 1 << 12,
+    WEIR_HAS_CONSISTENCY = 1 << 13,
 };
 
 struct weir_draft_name {
@@ -58,7 +60,9 @@ struct weir_draft_limit {
     uint32_t width, depth; /* counting: approximate; width 0: exact */
     uint64_t bloom_bits;
     struct weir_status_set count_if;
-    uint8_t algorithm; /* enum weir_algorithm */
+    uint8_t algorithm;      /* enum weir_algorithm */
+    uint8_t on_store_error; /* enum weir_on_store_error */
+    uint8_t consistency;    /* enum weir_consistency */
     bool is_unlimited;
     bool count_rejected;
     bool round_up;

@@ -204,7 +204,22 @@ void weir_parse_on_store_error(struct weir_parser *p, const struct weir_field *f
 {
     static const char *const words[] = {"local", "open", "closed", NULL};
     int word = weir_parse_word(p, field->name, value, words);
+    if (word < 0)
+        return;
+    p->limit->on_store_error = (uint8_t)(WEIR_STORE_ERROR_LOCAL + word);
+    p->limit->has |= WEIR_HAS_ON_STORE_ERROR;
+}
+
+void weir_parse_consistency(struct weir_parser *p, const struct weir_field *field,
+                            const struct weir_yaml *value)
+{
+    static const char *const words[] = {"exact", "eventual", NULL};
+    int word = weir_parse_word(p, field->name, value, words);
+    if (word < 0)
+        return;
     if (word > 0)
         weir_report_error(p->report, weir_parse_mark(p, value),
-                          "'on_store_error: %s' is not supported yet; 'local' is", words[word]);
+                          "'consistency: %s' is not supported yet; 'exact' is", words[word]);
+    p->limit->consistency = (uint8_t)(WEIR_CONSISTENCY_EXACT + word);
+    p->limit->has |= WEIR_HAS_CONSISTENCY;
 }

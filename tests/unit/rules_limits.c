@@ -11,7 +11,8 @@ static void the_fields_of_a_limit_reach_it(void **state)
     (void)state;
     struct weir_rules *rules = loaded(
         HEAD "  - {key: t, rate_limit: {unit: hour, unit_multiplier: 3, requests_per_unit: 9, "
-             "algorithm: token_bucket, burst: 20, refill: interval, scope: host}}\n"
+             "algorithm: token_bucket, burst: 20, refill: interval, scope: host, "
+             "on_store_error: closed}}\n"
              "  - {key: s, rate_limit: {unit: minute, requests_per_unit: 60, rounding: up, "
              "algorithm: sliding_window_counter, count_rejected: true}}\n"
              "  - {key: b, rate_limit: {unit: minute, requests_per_unit: 60, buckets: 6, "
@@ -24,6 +25,8 @@ static void the_fields_of_a_limit_reach_it(void **state)
     assert_int_equal(limit->algorithm, WEIR_TOKEN_BUCKET);
     assert_int_equal(limit->burst, 20);
     assert_true(limit->refill_interval && limit->is_host_scope && !limit->count_rejected);
+    assert_int_equal(limit->on_store_error, WEIR_STORE_ERROR_CLOSED);
+    assert_int_equal(limit->consistency, WEIR_CONSISTENCY_UNSAID);
     assert_int_equal(match(rules, "d", "t=x").rule->info.unit_multiplier, 3);
     limit = &match(rules, "d", "s=x").limits->limit;
     assert_true(limit->round_up && limit->count_rejected);

@@ -80,8 +80,8 @@ static void a_wrong_word_gets_a_suggestion(void **state)
 
 static void what_is_not_supported_yet_says_so(void **state)
 {
-    static const char *const fields[] = {"soft",     "elastic", "priority",   "schedule",
-                                         "calendar", "ban",     "consistency"};
+    static const char *const fields[] = {"soft",     "elastic",  "priority",
+                                         "schedule", "calendar", "ban"};
     char text[256], words[64];
     (void)state;
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
@@ -90,7 +90,7 @@ static void what_is_not_supported_yet_says_so(void **state)
         snprintf(words, sizeof(words), "'%s' is not supported yet", fields[i]);
         assert_refused(text, words);
     }
-    assert_refused(HEAD "  - {key: k, rate_limit: {unit: day, on_store_error: open}}\n",
+    assert_refused(HEAD "  - {key: k, rate_limit: {unit: day, consistency: eventual}}\n",
                    "not supported yet");
     assert_refused(HEAD "  - {key: k, over_limit: {action: delay, max: 3}, " LIMIT "}\n",
                    "not supported yet");
