@@ -1,0 +1,192 @@
+"""Redis Cluster and Redis Sentinel of the test's own, with time-outs short enough to fail over in a test.
+
+    with Cluster(folder) as cluster:            # 3 masters, each with a replica
+        cluster.url                             # redis-cluster://...
+        cluster.masters[0].kill()               # its replica takes over: cluster.wait_for_successor(0)
+    with Sentinels(folder) as sentinels:        # 1 master, 2 replicas, 3 sentinels
+        sentinels.url                           # redis-sentinel://...
+
+Made by hand rather than by `redis-cli --cluster`, which waits whole seconds where we look.
+SPDX-License-Identifier: Apache-2.0
+"""
+import contextlib
+import secrets
+import subprocess
+
+import redis
+from redis_rig import Server, wait_for, with_replicas
+from service import free_port, wait_until
+
+SLOTS = 16384
+NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead
+DOWN_AFTER_MS = 600         # before Sentinel holds the master for dead
+FAILOVER_S = 60             # patience: on a busy machine elections fail, and are held again
+QUICK_REPLICATION = "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"
+
+
+class ClusterNode(Server):
+    def __init__(self, folder, *settings):
+        self.bus = free_port()
+        super().__init__(folder, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port",
+                         self.bus, "--cluster-node-timeout", NODE_TIMEOUT_MS, *QUICK_REPLICATION, *settings)
+        self.id = self.cluster("MYID").decode()
+
+    def cluster(self, *words):
+        return self.ask("CLUSTER", *map(str, words))
+
+    def rows(self):
+        """Who is in the Cluster, as this one sees it: id, address, flags, master, ping, pong, epoch, link, slots"""
+        return [row.split() for row in self.cluster("NODES").decode().splitlines()]
+
+    def is_master(self):
+        return self.ask("ROLE")[0] == b"master"
+
+    def is_ready(self, count):
+        """It knows so many others, and all slots are served."""
+        try:
+            return b"cluster_state:ok" in self.cluster("INFO") and len(self.rows()) == count
+        except redis.exceptions.RedisError:
+            return False
+
+
+class Cluster:
+    """Masters, each with a replica.  Slots are dealt out evenly, in the order of the masters."""
+
+    def __init__(self, folder, masters=3, replicas=True, settings=()):
+        self.stack = contextlib.ExitStack()
+        try:
+            self._make(folder, masters, replicas, settings)
+        except BaseException:
+            self.stack.close()
+            raise
+
+    def _make(self, folder, masters, replicas, settings):
+        count = masters * 2 if replicas else masters
+        self.nodes = [self.stack.enter_context(ClusterNode(folder / f"node{i}", *settings)) for i in range(count)]
+        self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
+        for epoch, node in enumerate(self.nodes, 1):
+            node.cluster("SET-CONFIG-EPOCH", epoch)     # else they quarrel first about whose is higher
+        for i, node in enumerate(self.masters):
+            node.cluster("ADDSLOTSRANGE", i * SLOTS // masters, (i + 1) * SLOTS // masters - 1)
+        for node in self.nodes[1:]:
+            self.nodes[0].cluster("MEET", "127.0.0.1", node.port, node.bus)
+        wait_until(lambda: all(node.is_ready(count) for node in self.nodes), "the Cluster")
+        for master, replica in zip(self.masters, self.replicas):
+            wait_until(lambda replica=replica, master=master: self._replicates(replica, master), "a replica")
+
+    @staticmethod
+    def _replicates(replica, master):
+        with contextlib.suppress(redis.exceptions.ResponseError):       # it has not heard of its master yet
+            replica.cluster("REPLICATE", master.id)
+        return replica.info("replication").get("master_link_status") == "up"
+
+    @property
+    def url(self):
+        return "redis-cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.masters)
+
+    def slot(self, key):
+        return self.masters[0].cluster("KEYSLOT", key)
+
+    def owner(self, slot):
+        """Which of the first masters had it."""
+        return slot * len(self.masters) // SLOTS
+
+    def fail_over(self, i):
+        """Master i and its replica change places in good order, as for an upgrade."""
+        replica = self.replicas[i]
+        replica.cluster("FAILOVER")
+        wait_until(replica.is_master, "the failover", FAILOVER_S)
+
+    def wait_for_successor(self, i):
+        """After masters[i] has died: until its replica serves."""
+        wait_until(lambda: self.replicas[i].is_master() and self.replicas[i].is_ready(len(self.nodes)),
+                   "the replica to take over", FAILOVER_S)
+
+    def migrate(self, slot, source, target, keys_at_once=10):
+        """Moves a slot with all its keys from one node to another, while it is used."""
+        target.cluster("SETSLOT", slot, "IMPORTING", source.id)
+        source.cluster("SETSLOT", slot, "MIGRATING", target.id)
+        while keys := source.cluster("GETKEYSINSLOT", slot, keys_at_once):
+            source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+        for node in (target, source, *(one for one in self.masters if one not in (source, target))):
+            node.cluster("SETSLOT", slot, "NODE", target.id)
+
+    def close(self):
+        self.stack.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Sentinels:
+    """Three sentinels that know each other from the start, and what they watch over, called `weir`."""
+
+    NAME, COUNT = "weir", 3
+
+    def __init__(self, folder, replicas=2, settings=()):
+        self.stack = contextlib.ExitStack()
+        try:
+            self.master, self.replicas = with_replicas(self.stack, folder, replicas, *settings)
+            self.servers = [self.master, *self.replicas]
+            self.members = [(free_port(), secrets.token_hex(20)) for _ in range(self.COUNT)]
+            for i in range(self.COUNT):
+                self._start(folder / f"sentinel{i}", i)
+            wait_until(self._is_settled, "the sentinels")
+        except BaseException:
+            self.stack.close()
+            raise
+
+    def _start(self, folder, i):
+        folder.mkdir()
+        port, identity = self.members[i]
+        lines = [f"port {port}", "bind 127.0.0.1", f"dir {folder}", f"logfile {folder}/sentinel.log",
+                 f"sentinel myid {identity}", f"sentinel monitor {self.NAME} 127.0.0.1 {self.master.port} 2",
+                 f"sentinel down-after-milliseconds {self.NAME} {DOWN_AFTER_MS}",
+                 f"sentinel failover-timeout {self.NAME} 4000"]
+        lines += [f"sentinel known-sentinel {self.NAME} 127.0.0.1 {other} {name}"
+                  for other, name in self.members if other != port]
+        lines += [f"sentinel known-replica {self.NAME} 127.0.0.1 {one.port}" for one in self.replicas]
+        (folder / "sentinel.conf").write_text("\n".join(lines) + "\n")
+        process = subprocess.Popen(["redis-server", folder / "sentinel.conf", "--sentinel"], stdin=subprocess.DEVNULL)
+        self.stack.callback(process.wait)
+        self.stack.callback(process.kill)
+        wait_for(redis.Redis(port=port), process)
+
+    def ask(self, i, *command):
+        with redis.Redis(port=self.members[i][0]) as client:
+            return client.execute_command("SENTINEL", *command)
+
+    def _is_settled(self):
+        return all(self.ask(i, "CKQUORUM", self.NAME).startswith(b"OK") for i in range(self.COUNT))
+
+    @property
+    def url(self):
+        return f"redis-sentinel://{self.NAME}@" + ",".join(f"127.0.0.1:{port}" for port, _ in self.members)
+
+    def current(self):
+        """The server that the sentinels say is the master."""
+        port = int(self.ask(0, "GET-MASTER-ADDR-BY-NAME", self.NAME)[1])
+        return next(one for one in self.servers if one.port == port)
+
+    def fail_over(self):
+        """In good order, by a sentinel's command."""
+        before = self.current()
+        self.ask(0, "FAILOVER", self.NAME)
+        self.wait_for_successor(before)
+
+    def wait_for_successor(self, dead):
+        """Until another leads; returns it."""
+        wait_until(lambda: self.current() is not dead and self.current().accepts_writes(), "the failover", FAILOVER_S)
+        return self.current()
+
+    def close(self):
+        self.stack.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
