@@ -147,10 +147,11 @@ static int set_rate(struct weir_limit *limit, const struct complaint *to)
     weir_u128 cap_max = (weir_u128)WEIR_BUCKET_SPAN_NS_MAX * rate.den;
     if (cap > cap_max && !limit->refill_interval) {
         char words[40];
-        return refuse(
-            to, "burst %" PRIu32 " at %" PRIu32 " per %s takes longer than 146 years to %s",
-            limit->burst, limit->requests, window_words(limit->window_s, words, sizeof(words)),
-            limit->algorithm == WEIR_TOKEN_BUCKET ? "refill" : "drain");
+        return refuse(to,
+                      "burst %" PRIu32 " at %" PRIu32 " per %s takes longer than 146 years to %s",
+                      limit->burst, limit->requests,
+                      window_words(weir_limit_window_s(limit), words, sizeof(words)),
+                      limit->algorithm == WEIR_TOKEN_BUCKET ? "refill" : "drain");
     }
     cap = cap > cap_max ? cap_max : cap;
     limit->step_ns = rate.step.ns;
@@ -175,8 +176,7 @@ int weir_limit_init(struct weir_limit *out, const struct weir_limit_spec *spec, 
         .window_ns = spec->window_s * WEIR_NS_PER_S,
         .requests = spec->requests_per_unit,
         .burst = spec->burst,
-        .window_s = (uint32_t)weir_min(spec->window_s, UINT32_MAX),
-        .buckets = is_counter && spec->buckets > 1 ? spec->buckets : 1,
+        .buckets = is_counter && spec->buckets > 1 ? (uint8_t)spec->buckets : 1,
         .algorithm = (uint8_t)spec->algorithm,
         .count_rejected = spec->count_rejected,
         .round_up = spec->round_up,
@@ -195,7 +195,7 @@ int weir_limit_with(struct weir_limit *out, const struct weir_limit *base, uint3
         .algorithm = (enum weir_algorithm)base->algorithm,
         .requests_per_unit = requests,
         .burst = burst,
-        .window_s = base->window_ns / WEIR_NS_PER_S,
+        .window_s = weir_limit_window_s(base),
         .buckets = base->buckets,
         .count_rejected = base->count_rejected,
         .round_up = base->round_up,

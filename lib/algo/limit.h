@@ -69,8 +69,7 @@ struct weir_limit {
     uint32_t cap_num;
     uint32_t requests; /* L */
     uint32_t burst;    /* B */
-    uint32_t window_s; /* W in seconds, saturated; see window_ns for the truth */
-    uint32_t buckets;
+    uint8_t buckets;   /* at most WEIR_BUCKETS_MAX */
     uint8_t algorithm; /* enum weir_algorithm */
     bool count_rejected : 1;
     bool round_up : 1;
@@ -83,13 +82,29 @@ struct weir_limit {
     uint8_t window_shift; /* interval refill: the class is W << this, at least empty to full */
     uint8_t generation;   /* of the rate, so that a changed rate rescales what is used */
     uint8_t count_if;     /* which answers count: a number of the set's (rules.h); 0: every one */
+    uint8_t spare;        /* zero: limits are compared as bytes */
     uint32_t variant; /* tells apart limits of one tag: overrides by value, prefix tiers; 0: none */
     uint32_t lag_ms;  /* buckets: how old a reading of the clock may be when it is used */
     uint32_t record;  /* the table's record of this limit, or WEIR_NO_RECORD */
-    struct weir_approx *approx; /* NULL: counted exactly */
+    struct weir_approx *approx;         /* NULL: counted exactly */
+    const struct weir_limit *record_of; /* whose record it has; NULL: its own */
 };
+_Static_assert(sizeof(struct weir_limit) == 88, "with what a rule says of it, a rule's two lines");
 
 #define WEIR_NO_RECORD UINT32_MAX
+
+/* The number of its record.  A copy that stands for many limits (rules.h, struct weir_terms) has
+ * everything but this, which is needed seldom: when it is, the limit itself is asked. */
+static inline uint32_t weir_limit_record(const struct weir_limit *limit)
+{
+    return limit->record_of ? limit->record_of->record : limit->record;
+}
+
+/* W in seconds. */
+static inline uint64_t weir_limit_window_s(const struct weir_limit *limit)
+{
+    return limit->window_ns / WEIR_NS_PER_S;
+}
 
 /* One limit's answer.  `before` is what was in use before this request, for statistics. */
 struct weir_verdict {

@@ -97,8 +97,9 @@ static enum weir_unit unit_of(const struct weir_limit *limit)
     static const enum weir_unit LONGEST_FIRST[] = {WEIR_UNIT_YEAR, WEIR_UNIT_MONTH,
                                                    WEIR_UNIT_WEEK, WEIR_UNIT_DAY,
                                                    WEIR_UNIT_HOUR, WEIR_UNIT_MINUTE};
+    uint64_t window_s = weir_limit_window_s(limit);
     for (size_t i = 0; i < sizeof(LONGEST_FIRST) / sizeof(LONGEST_FIRST[0]); i++) {
-        if (limit->window_s % weir_unit_seconds(LONGEST_FIRST[i]) == 0)
+        if (window_s % weir_unit_seconds(LONGEST_FIRST[i]) == 0)
             return LONGEST_FIRST[i];
     }
     return WEIR_UNIT_SECOND;

@@ -69,8 +69,8 @@ struct weir_charge {
     const struct weir_limit *limit;
     uint64_t key;
     uint64_t hits;
-    uint64_t mark;  /* what a ticket needs, once taken */
-    uint32_t order; /* of its rule in the files */
+    uint64_t mark;   /* what a ticket needs, once taken */
+    uintptr_t order; /* of its rule in the files */
     bool is_taken;
     struct weir_verdict verdict;
 };
@@ -78,7 +78,8 @@ struct weir_charge {
 /* What one descriptor comes to. */
 struct weir_item {
     const struct weir_descriptor *descriptor; /* the caller's; while planning only */
-    const struct weir_rule *rule; /* NULL: nothing applies, or the request's own limit does */
+    const struct weir_rule *rule;   /* NULL: nothing applies, or the request's own limit does */
+    const struct weir_terms *terms; /* the rule's; NULL: it must be asked itself */
     const struct weir_rule_limit *overridden; /* by this value, instead of the rule's; or NULL */
     struct weir_charge *charges;
     uint32_t charge_count; /* 0: nothing to decide, the answer is OK */
@@ -131,8 +132,10 @@ struct weir_session {
     struct weir_charge charges[WEIR_CHARGES_MAX];
     struct weir_charge *order[WEIR_CHARGES_MAX];
     struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
-    struct weir_limit own_limits[WEIR_CHARGES_MAX];    /* by charge: what a key has for a while */
-    struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
+    /* By charge: of terms that rules share, or what a key has for a while. */
+    struct weir_limit own_limits[WEIR_CHARGES_MAX];
+    struct weir_guess guesses[WEIR_DESCRIPTORS_MAX]; /* by item */
+    uint64_t last_tags[WEIR_DESCRIPTORS_MAX];        /* by item: of the terms met last; 0: none */
     struct weir_match match;
     struct weir_throttle_sets throttles;
     uint8_t *identity;           /* WEIR_IDENTITY_MAX bytes */

@@ -6,7 +6,7 @@
 #include "rules/compile.h"
 
 /* Of limits that no rule stands for: after all that the files say. */
-#define ORDER_LAST UINT32_MAX
+#define ORDER_LAST UINTPTR_MAX
 
 void weir_plan_reset(struct weir_session *s)
 {
@@ -60,7 +60,7 @@ static void add_charge(struct weir_session *s, struct weir_item *item,
     c->key = key;
     c->hits = item->hits;
     c->mark = 0;
-    c->order = item->rule ? item->rule->index : ORDER_LAST;
+    c->order = item->rule ? (uintptr_t)item->rule : ORDER_LAST; /* they lie in that order */
     c->is_taken = false;
     s->charge_count++;
 }
@@ -104,6 +104,16 @@ static void charge_plain(struct weir_session *s, struct weir_item *item)
     }
 }
 
+/* The same where the rule has terms in common with others: with them, and its record, without going
+ * to see the rule. */
+static void charge_shared(struct weir_session *s, struct weir_item *item)
+{
+    struct weir_limit *limit = &s->own_limits[s->charge_count];
+    *limit = item->terms->limit;
+    limit->record_of = &item->rule->only.limit;
+    add_charge(s, item, limit, weir_identity_key(item->hash, limit->tag));
+}
+
 /* A limit that the request brings: a fixed window, whatever the rules say.  It has the identity of
  * a rule that has only unit and number, so it counts on with that rule's counter, as upstream. */
 static void charge_override(struct weir_session *s, struct weir_item *item,
@@ -113,7 +123,8 @@ static void charge_override(struct weir_session *s, struct weir_item *item,
     struct weir_limit *limit = &s->overrides[item - s->items];
     *limit = s->engine->overrides[override->unit];
     limit->requests = limit->burst = override->requests_per_unit;
-    struct weir_limit_spec spec = {.algorithm = WEIR_FIXED_WINDOW, .window_s = limit->window_s};
+    struct weir_limit_spec spec = {.algorithm = WEIR_FIXED_WINDOW,
+                                   .window_s = weir_limit_window_s(limit)};
     limit->tag = weir_tag_limit(weir_domain_tag(domain), &spec, WEIR_STR(""), 0, 0);
     item->unit = override->unit;
     add_charge(s, item, limit, weir_identity_key(item->hash, limit->tag));
@@ -126,10 +137,27 @@ static uint64_t name_entries(const struct weir_session *s, const struct weir_des
     return hash ? hash : 1;
 }
 
+/* Requests are much alike, and so are the limits that their nth descriptors meet: before the rule is
+ * found, its counter is fetched as if it were like the last one. */
+static void fetch_likely(const struct weir_session *s, uint32_t i, uint64_t hash)
+{
+    if (s->last_tags[i])
+        weir_local_prefetch(s->engine->table, weir_identity_key(hash, s->last_tags[i]));
+}
+
+static void fetch_found(struct weir_session *s, uint32_t i, uint64_t hash, uint64_t tag)
+{
+    if (s->last_tags[i] == tag)
+        return;
+    s->last_tags[i] = tag;
+    fetch_likely(s, i, hash);
+}
+
 static void open_item(struct weir_session *s, const struct weir_domain *domain,
                       const struct weir_request *request, const struct weir_descriptor *d)
 {
-    struct weir_guess *guess = &s->guesses[s->item_count];
+    uint32_t i = s->item_count;
+    struct weir_guess *guess = &s->guesses[i];
     struct weir_item *item = &s->items[s->item_count++];
     *item = (struct weir_item){
         .descriptor = d,
@@ -143,8 +171,10 @@ static void open_item(struct weir_session *s, const struct weir_domain *domain,
     if (domain && !d->override)
         weir_rules_guess(domain, d->entries, d->entry_count, guess);
     /* While what was guessed is on its way: nearly always there is a rule that needs this. */
-    if (domain && (d->override || guess->count > 0))
+    if (domain && (d->override || guess->count > 0)) {
         item->hash = name_entries(s, d);
+        fetch_likely(s, i, item->hash);
+    }
 }
 
 static void find_item(struct weir_session *s, const struct weir_domain *domain,
@@ -154,10 +184,14 @@ static void find_item(struct weir_session *s, const struct weir_domain *domain,
     struct weir_match *m = &s->match;
     weir_rules_find(domain, d->entries, d->entry_count, &s->guesses[item - s->items], m);
     item->rule = m->rule;
+    item->terms = m->terms;
+    item->stat = m->stat;
     if (!m->rule)
         return;
-    __builtin_prefetch(m->rule);
-    __builtin_prefetch((const char *)m->rule + 64);
+    if (!m->terms) {
+        __builtin_prefetch(m->rule);
+        __builtin_prefetch((const char *)m->rule + 64);
+    }
     if (m->has_shared_parts) { /* of which the session has room for one */
         weir_rules_settle(m);
         charge_matched(s, item);
@@ -167,25 +201,58 @@ static void find_item(struct weir_session *s, const struct weir_domain *domain,
     if (item->hash == 0)
         item->hash = name_entries(s, d);
     item->overridden = m->limits;
-    if (m->tag)
-        weir_local_prefetch(s->engine->table, weir_identity_key(item->hash, m->tag));
+    if (m->terms)
+        fetch_found(s, (uint32_t)(item - s->items), item->hash, m->terms->limit.tag);
 }
 
-static void fill_item(struct weir_session *s, const struct weir_domain *domain,
-                      struct weir_item *item)
+static struct weir_value_stat *find_value(const struct weir_session *s,
+                                          const struct weir_domain *domain,
+                                          const struct weir_item *item)
+{
+    struct weir_value_stats *values =
+        atomic_load_explicit(&s->engine->values, memory_order_relaxed);
+    return weir_value_stats_find(values, weir_table_hash_key(s->engine->table), domain,
+                                 item->descriptor);
+}
+
+static void fill_by_terms(struct weir_session *s, const struct weir_domain *domain,
+                          struct weir_item *item)
+{
+    const struct weir_terms *terms = item->terms;
+    if (terms->has_value_stats)
+        item->value = find_value(s, domain, item);
+    item->unit = (enum weir_unit)terms->unit;
+    item->is_shadow = terms->is_shadow;
+    item->is_quota |= terms->is_quota;
+    if (!item->is_charged)
+        charge_shared(s, item);
+}
+
+static void fill_by_rule(struct weir_session *s, const struct weir_domain *domain,
+                         struct weir_item *item)
 {
     const struct weir_rule *rule = item->rule;
     item->stat = rule->stat;
     if (rule->has_value_stats)
-        item->value =
-            weir_value_stats_find(atomic_load_explicit(&s->engine->values, memory_order_relaxed),
-                                  weir_table_hash_key(s->engine->table), domain, item->descriptor);
+        item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)rule->unit;
     item->is_unlimited = rule->is_unlimited;
     item->is_shadow = rule->is_shadow;
     item->is_quota = (item->is_quota || rule->is_quota) && !rule->is_unlimited;
     if (!item->is_charged)
         charge_plain(s, item); /* none, of what is unlimited */
+}
+
+/* Says whether it replaces others. */
+static bool fill_item(struct weir_session *s, const struct weir_domain *domain,
+                      struct weir_item *item)
+{
+    if (!item->terms) {
+        fill_by_rule(s, domain, item);
+        return item->rule->replaces_count > 0;
+    }
+    fill_by_terms(s, domain, item);
+    return item->terms->has_replaces;
 }
 
 static bool is_replaced(const struct weir_plan *plan, struct weir_str name)
@@ -284,17 +351,16 @@ void weir_plan_find(struct weir_session *s, struct weir_plan *plan)
 
 void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batch)
 {
-    uint32_t replaces = 0;
+    bool has_replaces = false;
     for (uint32_t i = 0; i < plan->item_count && plan->domain; i++) {
         struct weir_item *item = &plan->items[i];
         if (item->descriptor->override)
             charge_override(s, item, plan->domain);
         if (!item->rule)
             continue;
-        fill_item(s, plan->domain, item);
-        replaces += item->rule->replaces_count;
+        has_replaces |= fill_item(s, plan->domain, item);
     }
-    if (replaces > 0)
+    if (has_replaces)
         drop_replaced(s, plan);
     if (is_batch || plan->item_count > 1)
         fetch(s, plan);

@@ -65,6 +65,8 @@ int weir_publish(struct weir *w, struct weir_rules *take_rules)
         struct weir_rule *rule = weir_rules_at(take_rules, i);
         rule->stat = weir_stats_claim(w->table, rule->stats_id);
     }
+    if (take_rules)
+        weir_rules_share(take_rules);
 
     pthread_mutex_lock(&w->lock);
     p->generation = atomic_load_explicit(&w->generation, memory_order_relaxed) + 1;

@@ -67,7 +67,7 @@ int weir_throttle_limit(struct weir_throttle_sets *sets, const struct weir_throt
                      throttle->period_s * UINT64_C(0xa0761d6478bd642f);
     struct weir_limit *limit = &sets->limits[mixed >> 32 & (WEIR_THROTTLE_SETS - 1)];
     bool is_known = limit->burst == throttle->burst && limit->requests == throttle->count &&
-                    limit->window_s == throttle->period_s && limit->window_s != 0;
+                    limit->window_ns == throttle->period_s * WEIR_NS_PER_S && limit->window_ns != 0;
     int err = is_known ? 0 : make_limit(limit, throttle);
     if (err == 0)
         *out = limit;

@@ -24,7 +24,7 @@
 #define WEIR_THROTTLE_SETS 16 /* remembered by a session */
 
 struct weir_throttle_sets {
-    struct weir_limit limits[WEIR_THROTTLE_SETS]; /* window_s 0: none yet */
+    struct weir_limit limits[WEIR_THROTTLE_SETS]; /* window_ns 0: none yet */
 };
 
 /* The limit of these numbers; good until the next call.  0, WEIR_ERR_INVALID or _TOO_LARGE. */

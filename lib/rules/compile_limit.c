@@ -454,7 +454,7 @@ void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descript
     const struct weir_draft_limit *first = draft->limits;
     WEIR_ASSERT(first);
     c->rules->nodes[node].rule = index;
-    rule->index = index;
+    rule->node = node;
     rule->is_unlimited = first->is_unlimited;
     rule->is_shadow = draft->is_shadow;
     rule->is_quota = draft->is_quota;

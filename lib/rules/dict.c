@@ -112,21 +112,6 @@ uint64_t weir_node_hash(const struct weir_rules *rules, uint32_t node, uint64_t 
     return row_hash(rules, kind, weir_node_text(n), parent_hash);
 }
 
-/* The number of the limit's tag among those that lie near, or 0. */
-static uint32_t tag_of(const struct weir_rules *rules, const struct weir_rule *rule)
-{
-    for (uint32_t i = 1; i <= rules->tag_count && rule->limit_count == 1; i++)
-        if (rules->tags[i] == rule->only.limit.tag)
-            return i;
-    return 0;
-}
-
-static void note_tag(struct weir_rules *rules, const struct weir_rule *rule)
-{
-    if (rule->limit_count == 1 && rules->tag_count < WEIR_TAGS_MAX && tag_of(rules, rule) == 0)
-        rules->tags[++rules->tag_count] = rule->only.limit.tag;
-}
-
 static uint64_t fold(uint64_t lengths)
 {
     lengths |= lengths >> 32;
@@ -143,12 +128,11 @@ struct weir_dict_slot weir_node_slot(const struct weir_rules *rules, uint32_t no
         .hash = hash,
         .index = node & WEIR_DICT_INDEX_MAX,
         .kind = is_domain ? WEIR_DICT_DOMAIN : WEIR_DICT_NODE,
-        .rule = WEIR_DICT_NO_RULE,
         .is_plain = !n->is_cut && !n->is_shared && !n->has_overrides,
     };
     if (!is_domain && n->rule != WEIR_NONE) {
-        slot.rule = n->rule & WEIR_DICT_NO_RULE;
-        slot.tag = tag_of(rules, &rules->rules[n->rule]) & WEIR_TAGS_MAX;
+        slot.index = n->rule & WEIR_DICT_INDEX_MAX;
+        slot.has_rule = true;
     }
     if (level) {
         slot.lengths = fold(level->lengths) & 0xff;
@@ -160,8 +144,6 @@ struct weir_dict_slot weir_node_slot(const struct weir_rules *rules, uint32_t no
 
 void weir_dict_seal(struct weir_rules *rules)
 {
-    for (uint32_t i = 0; i < rules->rule_count; i++)
-        note_tag(rules, &rules->rules[i]);
     for (uint64_t at = 0; at < rules->dict.size; at++) {
         struct weir_dict_slot *slot = &rules->dict.slots[at];
         if (slot->hash && (slot->kind == WEIR_DICT_NODE || slot->kind == WEIR_DICT_DOMAIN))

@@ -55,7 +55,7 @@ static NOINLINE struct weir_dict_slot match_special(const struct weir_rules *rul
                                                     struct weir_dict_slot at,
                                                     const struct weir_entry *entry, char *work)
 {
-    const struct weir_children *level = rules->nodes[at.index].level;
+    const struct weir_children *level = rules->nodes[weir_slot_node(rules, &at)].level;
     struct weir_str composite = {work + WEIR_DICT_HEAD, write_text(entry, true, work)};
     uint32_t found = WEIR_NONE;
     if (level->paths)
@@ -185,7 +185,7 @@ static inline bool note_entry(const struct weir_rules *rules, const struct weir_
         return false;
     out->part[i] = WEIR_PART_VALUE;
     if (!at->is_plain)
-        note_part(out, i, &rules->nodes[at->index]);
+        note_part(out, i, &rules->nodes[weir_slot_node(rules, at)]);
     return true;
 }
 
@@ -215,7 +215,8 @@ void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *
     uint32_t i = 0;
     out->rule = NULL;
     out->limits = NULL;
-    out->tag = 0;
+    out->terms = NULL;
+    out->stat = 0;
     out->limit_count = 0;
     out->has_shared_parts = false;
     if (entry_count == 0 || entry_count > WEIR_ENTRIES_MAX)
@@ -234,13 +235,15 @@ void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *
         found = walk_on(rules, *at, entries, i, entry_count, is_no_value, out);
         at = &found;
     }
-    if (at->hash == 0 || at->rule == WEIR_DICT_NO_RULE)
+    if (at->hash == 0 || !at->has_rule)
         return;
+    out->rule = &rules->rules[at->index];
     if (!at->is_plain)
-        out->limits = find_override(rules, at->index, entries[entry_count - 1].value);
-    out->rule = &rules->rules[at->rule];
-    if (!out->limits)
-        out->tag = rules->tags[at->tag];
+        out->limits = find_override(rules, out->rule->node, entries[entry_count - 1].value);
+    if (at->terms && !out->limits) {
+        out->terms = &rules->terms[at->terms];
+        out->stat = at->stat;
+    }
 }
 
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,

@@ -45,7 +45,8 @@ struct weir_rule_limit {
     uint32_t number;     /* of this limit in the set */
 };
 
-/* A descriptor node that has a limit.  Laid out for a processor that has to wait for it:
+/* A descriptor node that has a limit.  Of most rules a decision reads nothing (struct weir_terms);
+ * the others are laid out for a processor that has to wait for them:
  *
  *     line 0   what a decision asks first, and its only limit up to the tag: the counter's name
  *     line 1   the rest of that limit
@@ -55,7 +56,7 @@ struct weir_rule {
     _Alignas(64) uint64_t stats_id;  /* hash of domain and id: names its statistics in the table */
     const struct weir_str *replaces; /* names of other limits that this one replaces */
     uint32_t replaces_count;
-    uint32_t index;        /* dense, 0.. in this set, in the order of the files */
+    uint32_t node;         /* in the tree */
     uint32_t stat;         /* bound with the limits: the number under which it counts */
     uint8_t limit_count;   /* at most WEIR_LIMITS_MAX */
     bool is_unlimited : 1; /* then limit_count is 0 */
@@ -79,13 +80,23 @@ static inline const struct weir_rule_limit *weir_rule_limits(const struct weir_r
     return rule->limit_count == 1 ? &rule->only : rule->several;
 }
 
+/* What a decision asks of a rule with one limit, as far as others say the same.  In a large set
+ * most rules do, word for word: so their terms stay in the processor's caches, where the rules
+ * themselves do not. */
+struct weir_terms {
+    struct weir_limit limit; /* without its record */
+    uint8_t unit;
+    bool is_shadow, is_quota, has_value_stats, has_replaces;
+};
+
 struct weir_domain; /* opaque: one domain's tree */
 
 /* What one descriptor met. */
 struct weir_match {
     const struct weir_rule *rule;         /* NULL: no limit applies */
     const struct weir_rule_limit *limits; /* the rule's, or those of a per-value override */
-    uint64_t tag; /* its only limit's, where that is known without reading it; else 0 */
+    const struct weir_terms *terms;       /* the rule's; NULL: it must be asked itself */
+    uint32_t stat;                        /* with terms: the rule's */
     uint8_t limit_count;
     bool has_shared_parts;                    /* some part[] is not WEIR_PART_VALUE */
     uint8_t part[WEIR_ENTRIES_MAX];           /* enum weir_part for each entry */
@@ -116,6 +127,10 @@ struct weir_str weir_domain_name(const struct weir_domain *domain);
 /* Identity of the domain, part of every counter's: a hash of its name, the same in every process.
  */
 uint64_t weir_domain_tag(const struct weir_domain *domain);
+
+/* Finds what rules share.  Once all limits are bound and all statistics numbered, before the set is
+ * published.  Where there is no memory for it, decisions ask the rules. */
+void weir_rules_share(struct weir_rules *rules);
 
 /* Finds the rule of one descriptor.  entries must be within the maxima. */
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,

@@ -168,7 +168,7 @@ static bool cut_addresses(struct asking *a, struct weir_entry *entries, uint32_t
         at = weir_match_child(rules, at, &entries[i], work);
         if (at.hash == 0)
             return true;
-        const struct weir_node *node = &rules->nodes[at.index];
+        const struct weir_node *node = &rules->nodes[weir_slot_node(rules, &at)];
         bool is_bare = node->text_len == node->key_len && !node->is_cut;
         if (is_bare && weir_str_eq(entries[i].key, WEIR_STR("remote_address")) &&
             !cut_address(a, &entries[i]))

@@ -75,11 +75,11 @@ size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_
         at = weir_match_child(rules, at, &entries[i], work);
         if (at.hash == 0)
             return 0;
-        path[i] = &rules->nodes[at.index];
+        path[i] = &rules->nodes[weir_slot_node(rules, &at)];
     }
-    if (at.rule == WEIR_DICT_NO_RULE)
+    if (!at.has_rule)
         return 0;
-    bool is_detailed = rules->rules[at.rule].has_detailed_metric;
+    bool is_detailed = rules->rules[at.index].has_detailed_metric;
     add(&w, domain->name);
     for (uint32_t i = 0; i < entry_count; i++) {
         bool is_own = (is_detailed || path[i]->has_value_to_metric) && !path[i]->is_shared;

@@ -16,10 +16,11 @@
  * With many rules none of this is in the processor's caches, so what counts is how many places a
  * request must see one after the other.  A child is hashed together with its parent's hash, not
  * its number: so the places of a whole chain are known, and fetched, before the first is seen.
- * And a slot of the dictionary says all that a request needs of a plain node:
+ * And a slot of the dictionary says all that a request needs of a plain node and its rule, which
+ * is known by its address and not read; its counter's place can be guessed (engine/plan.c):
  *
- *     entries -> slot, slot, ...  ->  rule   (all slots at once; the rule and its counter at once)
- *                                 ->  counter
+ *     entries -> slot, slot, ...  ->  terms, which many rules share
+ *             -> counter
  *
  * Purity: plain data, immutable after load.  Threads: any.
  * SPDX-License-Identifier: Apache-2.0 */
@@ -110,24 +111,27 @@ enum weir_dict_kind {
 };
 
 #define WEIR_DICT_INDEX_MAX ((1u << 25) - 1)
-#define WEIR_DICT_NO_RULE ((1u << 20) - 1)
-_Static_assert(WEIR_RULES_MAX <= WEIR_DICT_NO_RULE, "a slot can name every rule");
+#define WEIR_TERMS_MAX ((1u << 11) - 1)
+#define WEIR_DICT_STAT_MAX ((1u << 13) - 1)
+_Static_assert(WEIR_RULES_MAX <= WEIR_DICT_INDEX_MAX, "a slot can name every rule");
+_Static_assert(WEIR_STATS_RULES_MAX <= WEIR_DICT_STAT_MAX, "and all that it counts under");
 
 /* Linear probing, at most 3/4 full.  Of a node it says all that matching asks, as long as the node
- * is plain; weir_dict_seal() writes that when the whole tree is there. */
+ * is plain; weir_dict_seal() writes that when the whole tree is there, and weir_rules_share() what
+ * a decision asks of its rule. */
 struct weir_dict_slot {
-    uint64_t hash; /* of kind, owner and text; 0: free */
-    uint64_t index : 25;
-    uint64_t kind : 3;
-    uint64_t rule : 20;          /* WEIR_DICT_NO_RULE: no limit here */
-    uint64_t tag : 5;            /* which of rules->tags its only limit has; 0: none of them */
+    uint64_t hash;               /* of kind, owner and text; 0: free */
+    uint64_t index : 25;         /* of its row; a node's with a limit: its rule's, sealed */
+    uint64_t kind : 3;           /* enum weir_dict_kind */
+    uint64_t has_rule : 1;       /* a limit is here */
+    uint64_t terms : 11;         /* of its rule: in rules->terms; 0: it must be asked */
+    uint64_t stat : 13;          /* with terms: the rule's */
     uint64_t lengths : 8;        /* of its children's texts: bit (length mod 8) */
     uint64_t has_underscore : 1; /* in a text of its children */
     uint64_t has_special : 1;    /* children that no hash finds */
     uint64_t is_plain : 1;       /* values are as they are, and none is overridden */
 };
 _Static_assert(sizeof(struct weir_dict_slot) == 16, "four slots in a cache line");
-#define WEIR_TAGS_MAX 31
 #define WEIR_COUNT_IFS_MAX 255 /* different ones in a set of rules */
 
 struct weir_dict {
@@ -169,10 +173,9 @@ struct weir_rules {
     struct weir_regex *regexes; /* all of them, to be freed */
     uint32_t node_count, rule_count, limit_count, numbered_count, domain_count;
     uint32_t override_count, map_row_count, id_count, attribute_count;
-    uint32_t tag_count;
     uint32_t count_if_count;
     struct weir_status_set *count_ifs; /* from 1, WEIR_COUNT_IFS_MAX of them; NULL: none */
-    uint64_t tags[WEIR_TAGS_MAX + 1];  /* from 1: what most limits share, so it is near */
+    struct weir_terms *terms;          /* from 1, at most WEIR_TERMS_MAX; NULL: not shared (yet) */
 };
 
 /* A key of the dictionary: 8 bytes of kind and owner, then the text, so that one hash covers both.
@@ -227,6 +230,13 @@ static inline const struct weir_dict_slot *weir_dict_find(const struct weir_rule
             return NULL;
         at = at + 1 == dict->size ? 0 : at + 1;
     }
+}
+
+/* The node of a sealed slot. */
+static inline uint32_t weir_slot_node(const struct weir_rules *rules,
+                                      const struct weir_dict_slot *slot)
+{
+    return slot->has_rule ? rules->rules[slot->index].node : (uint32_t)slot->index;
 }
 
 static inline struct weir_str weir_node_text(const struct weir_node *node)

@@ -9,7 +9,7 @@
 /* The window length by which a limit's slots expire (see layout.h). */
 static uint64_t class_window_s(const struct weir_limit *limit, uint32_t *shift)
 {
-    uint64_t window_s = limit->window_ns / WEIR_NS_PER_S;
+    uint64_t window_s = weir_limit_window_s(limit);
     *shift = 0;
     if (limit->algorithm == WEIR_CONCURRENCY)
         return 2 * window_s;

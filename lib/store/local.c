@@ -71,7 +71,7 @@ static __attribute__((noinline, cold)) uint32_t rate_of(const struct weir_call *
                                                         uint32_t generation)
 {
     return generation < WEIR_GENERATIONS
-               ? weir_record_requests(c->table, c->limit->record, generation)
+               ? weir_record_requests(c->table, weir_limit_record(c->limit), generation)
                : weir_key_override_rate(c->table, c->key, generation);
 }
 

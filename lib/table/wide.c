@@ -154,7 +154,8 @@ void weir_wide_charge(struct weir_table *to, const struct weir_table *from, unio
                                    .lasts = 2};
     uint32_t capacity = weir_extent_capacity(from, ref.unit);
     uint64_t window_s = weir_class_window_s(from, name.class);
-    struct weir_limit limit = {.window_ns = window_s * WEIR_NS_PER_S, .buckets = ref.buckets};
+    struct weir_limit limit = {.window_ns = window_s * WEIR_NS_PER_S,
+                               .buckets = (uint8_t)ref.buckets};
     /* A damaged list of windows must not be divided by. */
     if (window_s == 0 || window_s > WEIR_WINDOW_S_MAX)
         return;

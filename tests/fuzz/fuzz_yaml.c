@@ -61,7 +61,8 @@ static void match_some(const struct weir_rules *rules, struct weir_str tail)
                                            {WEIR_STR("sub"), tail}};
             struct weir_match match;
             weir_rules_match(domain, entries, 1, &match);
-            WEIR_ASSERT(!match.rule || match.rule->index < weir_rules_count(rules));
+            WEIR_ASSERT(!match.rule ||
+                        match.rule < weir_rules_at(rules, 0) + weir_rules_count(rules));
             weir_rules_match(domain, entries, 2, &match);
             (void)weir_rules_stats_key(domain, entries, 2, name, sizeof(name));
         }

@@ -117,6 +117,32 @@ static void a_changed_limit_meets_what_is_used(void **state)
     }
 }
 
+static const char *two_rules(uint32_t a, uint32_t b)
+{
+    static char text[256];
+    snprintf(
+        text, sizeof(text),
+        "domain: t\ndescriptors:\n"
+        "- {key: a, rate_limit: {unit: day, requests_per_unit: %u, algorithm: token_bucket}}\n"
+        "- {key: b, rate_limit: {unit: day, requests_per_unit: %u, algorithm: token_bucket}}\n",
+        a, b);
+    return text;
+}
+
+/* Rules that have come to say the same (rules/terms.c) do not mean the same by what is in use. */
+static void rules_with_one_number_remember_the_numbers_they_had(void **state)
+{
+    (void)state;
+    struct rig *r = rig_open(two_rules(10, 40), NULL);
+    assert_int_equal(ask_times(r, "t", "a=x", 4), 4);
+    assert_int_equal(ask_times(r, "t", "b=x", 4), 4);
+    publish(r, two_rules(20, 20));
+    ask(r, "t", "a=x +0; b=x +0");
+    assert_status(r, 0, WEIR_CODE_OK, 20, 16);
+    assert_status(r, 1, WEIR_CODE_OK, 20, 16);
+    rig_close(r);
+}
+
 static void another_window_or_algorithm_starts_afresh(void **state)
 {
     (void)state;
@@ -295,6 +321,7 @@ int main(void)
         cmocka_unit_test(a_bad_file_changes_nothing_and_is_told_once),
         cmocka_unit_test(a_deleted_file_keeps_the_old_rules),
         cmocka_unit_test(a_changed_limit_meets_what_is_used),
+        cmocka_unit_test(rules_with_one_number_remember_the_numbers_they_had),
         cmocka_unit_test(another_window_or_algorithm_starts_afresh),
         cmocka_unit_test(a_ticket_outlives_the_rules_it_came_from),
         cmocka_unit_test(a_place_taken_at_another_rate_is_forfeited_once_the_queue_has_moved),

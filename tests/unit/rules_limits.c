@@ -21,7 +21,7 @@ static void the_fields_of_a_limit_reach_it(void **state)
              "algorithm: leaky_bucket}}\n");
     assert_int_equal(said.warnings, 0);
     const struct weir_limit *limit = &match(rules, "d", "t=x").limits->limit;
-    assert_int_equal(limit->window_s, 3 * 3600);
+    assert_int_equal(weir_limit_window_s(limit), 3 * 3600);
     assert_int_equal(limit->algorithm, WEIR_TOKEN_BUCKET);
     assert_int_equal(limit->burst, 20);
     assert_true(limit->refill_interval && limit->is_host_scope && !limit->count_rejected);
@@ -47,11 +47,11 @@ static void defaults_fill_what_a_limit_does_not_say(void **state)
         "defaults: {unit: minute, algorithm: token_bucket, refill: interval}\n");
     assert_int_equal(said.len, 0);
     struct weir_match m = match(rules, "d", "a=x");
-    assert_int_equal(m.limits->limit.window_s, 60);
+    assert_int_equal(weir_limit_window_s(&m.limits->limit), 60);
     assert_int_equal(m.rule->info.algorithm, WEIR_TOKEN_BUCKET);
     assert_int_equal(m.limits->limit.burst, 5);
     m = match(rules, "d", "b=x");
-    assert_int_equal(m.limits->limit.window_s, 86400);
+    assert_int_equal(weir_limit_window_s(&m.limits->limit), 86400);
     assert_int_equal(m.limits->limit.algorithm, WEIR_FIXED_WINDOW);
     assert_true(match(rules, "d", "c=x").rule->is_unlimited);
     weir_rules_free(rules);

@@ -103,7 +103,7 @@ static void names_and_units_are_told(void **state)
     struct weir_match m = match(*state, "d", "k4=x");
     assert_true(weir_str_eq(m.rule->info.name, WEIR_STR("n4")));
     assert_int_equal(m.rule->info.unit, WEIR_UNIT_DAY);
-    assert_int_equal(m.limits->limit.window_s, 86400);
+    assert_int_equal(weir_limit_window_s(&m.limits->limit), 86400);
     assert_true(m.limits->limit.count_rejected);
 }
 

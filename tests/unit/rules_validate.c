@@ -165,7 +165,7 @@ static void yaml_1_1_is_read_as_go_reads_it(void **state)
     assert_int_equal(match(rules, "d", "k=50.0.0.5").limits->limit.requests, 16);
     struct weir_match m = match(rules, "d", "k=other");
     assert_int_equal(m.limits->limit.requests, 0);
-    assert_int_equal(m.limits->limit.window_s, 30 * 86400);
+    assert_int_equal(weir_limit_window_s(&m.limits->limit), 30 * 86400);
     assert_true(m.rule->is_shadow);
     weir_rules_free(rules);
 }
@@ -234,7 +234,7 @@ static void anchors_and_merge_keys_are_followed(void **state)
     assert_int_equal(match(rules, "d", "k=a").limits->limit.requests, 3);
     struct weir_match m = match(rules, "d", "k=b");
     assert_int_equal(m.limits->limit.requests, 4);
-    assert_int_equal(m.limits->limit.window_s, 3600);
+    assert_int_equal(weir_limit_window_s(&m.limits->limit), 3600);
     assert_string_equal(id_of(rules, "k=c"), "d.k_c");
     assert_string_equal(id_of(rules, "k=d"), "d.k_d");
     assert_string_equal(id_of(rules, "k=e"), "d.k_e"); /* where the merge stands, it wins */
