@@ -1,0 +1,9 @@
+"""The rigs of the other suites are ours, too.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import pathlib
+import sys
+
+for suite in "conformance", "e2e":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / suite))
