@@ -47,3 +47,14 @@ void weir_fixed_window_give(const struct weir_limit *limit, struct weir_window *
     state->count = weir_sat_sub(state->count, hits);
     report(limit, state, &at, out);
 }
+
+void weir_fixed_window_add(const struct weir_limit *limit, struct weir_window *state,
+                           uint64_t at_ns, uint64_t hits)
+{
+    uint64_t index = at_ns / limit->window_ns;
+    if (index < state->index)
+        return;
+    uint64_t count = index == state->index ? state->count : 0;
+    *state = (struct weir_window){
+        .index = index, .count = weir_min(weir_sat_add(count, hits), WEIR_WINDOW_COUNT_MAX)};
+}

@@ -25,5 +25,9 @@ void weir_fixed_window_take(const struct weir_limit *limit, struct weir_window *
 /* Gives hits back, down to unused; out is allowed. */
 void weir_fixed_window_give(const struct weir_limit *limit, struct weir_window *state,
                             uint64_t now_ns, uint64_t hits, struct weir_verdict *out);
+/* Counts hits that were admitted elsewhere at at_ns, whatever the limit says.  Those of a window
+ * that is over make no difference. */
+void weir_fixed_window_add(const struct weir_limit *limit, struct weir_window *state,
+                           uint64_t at_ns, uint64_t hits);
 
 #endif

@@ -111,4 +111,22 @@ static inline void weir_gcra_give(const struct weir_gcra *g, struct weir_tat *st
     *state = weir_gcra_tat(ahead, now_ns);
 }
 
+/* Takes places for hits that were admitted elsewhere at at_ns, whether there are any or not: the
+ * bucket then owes them, and refuses until they are paid back.  It owes at most half of what a
+ * reader would take for a clock that went back, and never forgives what it owes already. */
+static inline void weir_gcra_add(const struct weir_gcra *g, struct weir_tat *state, uint64_t at_ns,
+                                 uint64_t hits)
+{
+    struct weir_tat from = state->ns >= at_ns ? *state : (struct weir_tat){.ns = at_ns};
+    struct weir_span cost = weir_span_times(g->step, weir_min(hits, UINT32_MAX), g->den);
+    struct weir_span ahead =
+        weir_span_add((struct weir_span){.ns = from.ns - at_ns, .num = from.num}, cost, g->den);
+    struct weir_span most = {.ns = g->cap.ns + g->lag_ns / 2, .num = g->cap.num};
+    if (weir_span_less(most, ahead))
+        ahead = most;
+    struct weir_tat next = weir_gcra_tat(ahead, at_ns);
+    if (next.ns >= from.ns)
+        *state = next;
+}
+
 #endif

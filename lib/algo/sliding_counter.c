@@ -93,3 +93,15 @@ void weir_sliding_counter_give(const struct weir_limit *limit, struct weir_slide
     state->previous = weir_sat_sub(state->previous, rest);
     report(limit, state, &at, estimate(limit, state, &at), out);
 }
+
+void weir_sliding_counter_add(const struct weir_limit *limit, struct weir_slide *state,
+                              uint64_t count_max, uint64_t at_ns, uint64_t hits)
+{
+    uint64_t index = at_ns / limit->window_ns;
+    if (index > state->index)
+        weir_slide_open(state, limit->window_ns, at_ns);
+    if (index == state->index)
+        state->current = weir_min(weir_sat_add(state->current, hits), count_max);
+    else if (index + 1 == state->index)
+        state->previous = weir_min(weir_sat_add(state->previous, hits), count_max);
+}

@@ -44,6 +44,10 @@ static inline uint64_t weir_slide_reset_after(const struct weir_slide *state,
 void weir_sliding_counter_take(const struct weir_limit *limit, struct weir_slide *state,
                                uint64_t count_max, uint64_t now_ns, uint64_t hits,
                                struct weir_verdict *out);
+/* Counts hits that were admitted elsewhere at at_ns, whatever the limit says, in the window that
+ * they belong to. */
+void weir_sliding_counter_add(const struct weir_limit *limit, struct weir_slide *state,
+                              uint64_t count_max, uint64_t at_ns, uint64_t hits);
 /* Gives back from current first, then from previous. */
 void weir_sliding_counter_give(const struct weir_limit *limit, struct weir_slide *state,
                                uint64_t now_ns, uint64_t hits, struct weir_verdict *out);

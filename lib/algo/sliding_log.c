@@ -123,6 +123,15 @@ void weir_sliding_log_give(const struct weir_limit *limit, struct weir_log *stat
     report(limit, state, now_ns, out);
 }
 
+void weir_sliding_log_add(const struct weir_limit *limit, struct weir_log *state,
+                          const struct weir_log_ring *ring, uint64_t at_ns, uint64_t hits)
+{
+    struct weir_limit counting = *limit;
+    struct weir_verdict ignored;
+    counting.count_rejected = true;
+    weir_sliding_log_take(&counting, state, ring, at_ns, hits, &ignored);
+}
+
 uint32_t weir_sliding_log_live(const struct weir_limit *limit, const struct weir_log *state,
                                const struct weir_log_ring *ring, uint64_t now_ns)
 {

@@ -53,6 +53,9 @@ void weir_sliding_log_take(const struct weir_limit *limit, struct weir_log *stat
 void weir_sliding_log_give(const struct weir_limit *limit, struct weir_log *state,
                            const struct weir_log_ring *ring, uint64_t now_ns, uint64_t hits,
                            struct weir_verdict *out);
+/* Adds hits that were admitted elsewhere, whatever the limit says, none older than the newest. */
+void weir_sliding_log_add(const struct weir_limit *limit, struct weir_log *state,
+                          const struct weir_log_ring *ring, uint64_t at_ns, uint64_t hits);
 /* Live entries now: for eviction.  Of the limit only the window matters. */
 uint32_t weir_sliding_log_live(const struct weir_limit *limit, const struct weir_log *state,
                                const struct weir_log_ring *ring, uint64_t now_ns);

@@ -147,6 +147,15 @@ void weir_sub_windows_give(const struct weir_limit *limit, struct weir_sub *stat
     report(limit, state, cells, &at, out);
 }
 
+void weir_sub_windows_add(const struct weir_limit *limit, struct weir_sub *state,
+                          const uint64_t *cells, uint64_t at_ns, uint64_t hits)
+{
+    struct weir_limit counting = *limit;
+    struct weir_verdict ignored;
+    counting.count_rejected = true;
+    weir_sub_windows_take(&counting, state, cells, at_ns, hits, &ignored);
+}
+
 uint32_t weir_sub_windows_used(const struct weir_limit *limit, const struct weir_sub *state,
                                const uint64_t *cells, uint64_t now_ns)
 {

@@ -55,6 +55,9 @@ void weir_sub_windows_take(const struct weir_limit *limit, struct weir_sub *stat
 void weir_sub_windows_give(const struct weir_limit *limit, struct weir_sub *state,
                            const uint64_t *cells, uint64_t now_ns, uint64_t hits,
                            struct weir_verdict *out);
+/* Counts hits that were admitted elsewhere in the newest sub-window, whatever the limit says. */
+void weir_sub_windows_add(const struct weir_limit *limit, struct weir_sub *state,
+                          const uint64_t *cells, uint64_t at_ns, uint64_t hits);
 /* Hits that count now: for eviction.  Of the limit only window and buckets matter. */
 uint32_t weir_sub_windows_used(const struct weir_limit *limit, const struct weir_sub *state,
                                const uint64_t *cells, uint64_t now_ns);

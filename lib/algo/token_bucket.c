@@ -15,6 +15,13 @@ void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *sta
     out->before = used;
 }
 
+void weir_token_bucket_add(const struct weir_limit *limit, struct weir_tat *state, uint64_t at_ns,
+                           uint64_t hits)
+{
+    struct weir_gcra g = weir_gcra_of(limit);
+    weir_gcra_add(&g, state, at_ns, hits);
+}
+
 /* With S the step counted in its own dens, used = A/S tokens, and the new A' = used * S'.  Split
  * into whole tokens and a rest below one, no product is longer than 124 bits. */
 struct weir_tat weir_tat_rescale(struct weir_tat state, uint64_t now_ns,
@@ -49,7 +56,8 @@ static struct weir_moment refill(const struct weir_limit *limit, struct weir_tic
     struct weir_moment at = weir_moment_at(limit->window_ns, state->tick, now_ns);
     uint64_t ticks = weir_sat_sub(at.index, state->tick);
     state->used = weir_sat_sub(state->used, weir_sat_mul(ticks, limit->requests));
-    state->used = weir_min(state->used, limit->burst);
+    if (limit->consistency != WEIR_CONSISTENCY_EVENTUAL) /* which may owe some */
+        state->used = weir_min(state->used, limit->burst);
     state->tick = at.index;
     return at;
 }
@@ -71,7 +79,7 @@ void weir_token_tick_take(const struct weir_limit *limit, struct weir_tick *stat
     if (weir_limit_is_closed(limit, hits, out))
         return;
     struct weir_moment at = refill(limit, state, now_ns);
-    uint64_t tokens = limit->burst - state->used;
+    uint64_t tokens = weir_sat_sub(limit->burst, state->used);
     *out = (struct weir_verdict){
         .allowed = hits <= tokens,
         .limit = limit->burst,
@@ -80,9 +88,10 @@ void weir_token_tick_take(const struct weir_limit *limit, struct weir_tick *stat
     if (out->allowed)
         state->used += hits;
     else
-        out->retry_after_ns =
-            hits > limit->burst ? WEIR_NEVER : wait_for(limit, &at, hits - tokens);
-    out->remaining = limit->burst - state->used;
+        out->retry_after_ns = hits > limit->burst
+                                  ? WEIR_NEVER
+                                  : wait_for(limit, &at, state->used + hits - limit->burst);
+    out->remaining = weir_sat_sub(limit->burst, state->used);
     out->reset_after_ns = wait_for(limit, &at, state->used);
 }
 
@@ -96,4 +105,12 @@ void weir_token_tick_give(const struct weir_limit *limit, struct weir_tick *stat
     state->used = weir_sat_sub(used, hits);
     weir_token_tick_take(limit, state, now_ns, 0, out);
     out->before = used;
+}
+
+void weir_token_tick_add(const struct weir_limit *limit, struct weir_tick *state, uint64_t at_ns,
+                         uint64_t hits)
+{
+    if (at_ns / limit->window_ns > state->tick)
+        refill(limit, state, at_ns);
+    state->used = weir_min(weir_sat_add(state->used, hits), UINT32_MAX);
 }

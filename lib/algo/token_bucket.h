@@ -38,6 +38,13 @@ void weir_token_tick_take(const struct weir_limit *limit, struct weir_tick *stat
 void weir_token_tick_give(const struct weir_limit *limit, struct weir_tick *state, uint64_t now_ns,
                           uint64_t hits, struct weir_verdict *out);
 
+/* Takes tokens for hits that were admitted elsewhere at at_ns, whether there are any or not: the
+ * bucket then owes them (gcra.h; a limit's lag_ms says how many it may). */
+void weir_token_bucket_add(const struct weir_limit *limit, struct weir_tat *state, uint64_t at_ns,
+                           uint64_t hits);
+void weir_token_tick_add(const struct weir_limit *limit, struct weir_tick *state, uint64_t at_ns,
+                         uint64_t hits);
+
 /* The rate of a rule was changed live: the same tokens in use, at the new rate.  Rounded up.  Also
  * right for leaky buckets: the same number of places taken.  The window is the same; from_requests
  * is the L of before. */

@@ -91,6 +91,18 @@ int weir_local_bind_own(struct weir_table *table, struct weir_limit *limit, uint
     return limit->refill_interval ? bind_window(table, limit) : 0;
 }
 
+/* How far ahead of its time a bucket's state may be.  Where others' hits are learned of later, it
+ * also owes those: eight times what it holds, or passes in a window, if forty nodes at once have
+ * each admitted the fifth that they may (store/gossip.h); weir_gcra_add() uses half of the lag. */
+static uint32_t lag_ms_of(const struct weir_table *table, const struct weir_limit *limit)
+{
+    if (limit->consistency != WEIR_CONSISTENCY_EVENTUAL)
+        return table->lag_ms;
+    uint64_t longer_ns = limit->cap_ns > limit->window_ns ? limit->cap_ns : limit->window_ns;
+    uint64_t lag_ms = longer_ns / 1000000 * 16 + 2 * (uint64_t)table->lag_ms;
+    return lag_ms < UINT32_MAX ? (uint32_t)lag_ms : UINT32_MAX;
+}
+
 int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
 {
     int err = bind_window(table, limit);
@@ -98,7 +110,7 @@ int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
         return err;
     limit->record =
         needs_record(limit) ? weir_record_claim(table, record_id(limit)) : WEIR_NO_RECORD;
-    limit->lag_ms = limit->approx == NULL ? table->lag_ms : 0;
+    limit->lag_ms = limit->approx == NULL ? lag_ms_of(table, limit) : 0;
     limit->generation = 0;
     if (limit->record != WEIR_NO_RECORD)
         limit->generation = (uint8_t)weir_record_generation(table, limit->record, limit->requests);

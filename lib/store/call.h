@@ -18,7 +18,7 @@ struct weir_call {
     struct weir_verdict *out;
     uint64_t mark;     /* in: what to release or renew */
     uint64_t new_mark; /* out: what was taken, or renewed */
-    bool did;          /* release, renew: there was something; give: there may be */
+    bool did;          /* release, renew: there was something; give: there may be; add: always */
 };
 
 /* Starts a call; the rest is zero. */

@@ -40,3 +40,11 @@ void weir_coarse_give(const struct weir_limit *limit, struct weir_slide *state, 
         state->current = weir_sat_sub(state->current, hits);
     answer(limit, state, &at, out);
 }
+
+void weir_coarse_add(const struct weir_limit *limit, struct weir_slide *state, uint64_t at_ns,
+                     uint64_t hits)
+{
+    (void)weir_slide_open(state, limit->window_ns, at_ns);
+    uint64_t sum = weir_sat_add(state->current, hits);
+    state->current = sum <= WEIR_COARSE_MAX ? sum : WEIR_SLIDE_INLINE_MAX;
+}

@@ -17,6 +17,9 @@
 
 void weir_coarse_take(const struct weir_limit *limit, struct weir_slide *state, uint64_t now_ns,
                       uint64_t hits, struct weir_verdict *out);
+/* Counts hits that were admitted elsewhere, whatever the limit says. */
+void weir_coarse_add(const struct weir_limit *limit, struct weir_slide *state, uint64_t at_ns,
+                     uint64_t hits);
 void weir_coarse_give(const struct weir_limit *limit, struct weir_slide *state, uint64_t now_ns,
                       uint64_t hits, struct weir_verdict *out);
 

@@ -7,6 +7,7 @@
 #include "algo/sketch.h"
 #include "algo/sliding_counter.h"
 #include "algo/token_bucket.h"
+#include "base/err.h"
 #include "store/call.h"
 #include "store/seed.h"
 #include "table/key_overrides.h"
@@ -29,10 +30,12 @@ STEP step_window(struct weir_call *c, uint64_t fp, union weir_u16b value)
     if (weir_slot_kind(value) == WEIR_KIND_WINDOW)
         state =
             (struct weir_window){.index = weir_slot_index(value), .count = weir_slot_body(value)};
-    if (c->op == WEIR_OP_GIVE)
+    if (c->op <= WEIR_OP_LOOK)
+        weir_fixed_window_take(c->limit, &state, c->now_ns, c->hits, c->out);
+    else if (c->op == WEIR_OP_GIVE)
         weir_fixed_window_give(c->limit, &state, c->now_ns, c->hits, c->out);
     else
-        weir_fixed_window_take(c->limit, &state, c->now_ns, c->hits, c->out);
+        weir_fixed_window_add(c->limit, &state, c->now_ns, c->hits);
     return weir_slot_pack(fp, WEIR_KIND_WINDOW, c->limit->window_class, state.index, state.count);
 }
 
@@ -43,11 +46,13 @@ STEP step_slide(struct weir_call *c, uint64_t fp, union weir_u16b value)
         state = (struct weir_slide){.index = weir_slot_index(value),
                                     .previous = weir_slot_body(value) >> 21,
                                     .current = weir_slot_body(value) & WEIR_SLIDE_INLINE_MAX};
-    if (c->op == WEIR_OP_GIVE)
-        weir_sliding_counter_give(c->limit, &state, c->now_ns, c->hits, c->out);
-    else
+    if (c->op <= WEIR_OP_LOOK)
         weir_sliding_counter_take(c->limit, &state, WEIR_SLIDE_INLINE_MAX, c->now_ns, c->hits,
                                   c->out);
+    else if (c->op == WEIR_OP_GIVE)
+        weir_sliding_counter_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    else
+        weir_sliding_counter_add(c->limit, &state, WEIR_SLIDE_INLINE_MAX, c->now_ns, c->hits);
     return weir_slot_pack(fp, WEIR_KIND_SLIDE, c->limit->window_class, state.index,
                           state.previous << 21 | state.current);
 }
@@ -58,10 +63,12 @@ STEP step_tick(struct weir_call *c, uint64_t fp, union weir_u16b value)
     if (weir_slot_kind(value) == WEIR_KIND_TICK)
         state = (struct weir_tick){.tick = weir_slot_index(value),
                                    .used = weir_slot_body(value) & UINT32_MAX};
-    if (c->op == WEIR_OP_GIVE)
+    if (c->op <= WEIR_OP_LOOK)
+        weir_token_tick_take(c->limit, &state, c->now_ns, c->hits, c->out);
+    else if (c->op == WEIR_OP_GIVE)
         weir_token_tick_give(c->limit, &state, c->now_ns, c->hits, c->out);
     else
-        weir_token_tick_take(c->limit, &state, c->now_ns, c->hits, c->out);
+        weir_token_tick_add(c->limit, &state, c->now_ns, c->hits);
     return weir_slot_pack(fp, WEIR_KIND_TICK, c->limit->window_class, state.tick,
                           (uint64_t)c->limit->window_shift << 32 | state.used);
 }
@@ -89,17 +96,20 @@ static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b val
     return tat;
 }
 
-STEP give_tokens(struct weir_call *c, uint64_t fp, union weir_u16b value)
+STEP give_or_add_tokens(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
     struct weir_tat state = unpack_tat(c, value);
-    weir_token_bucket_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    if (c->op == WEIR_OP_GIVE)
+        weir_token_bucket_give(c->limit, &state, c->now_ns, c->hits, c->out);
+    else
+        weir_token_bucket_add(c->limit, &state, c->now_ns, c->hits);
     return weir_slot_pack_tat(fp, c->limit->generation, state.ns, state.num);
 }
 
 STEP step_token(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
-    if (c->op == WEIR_OP_GIVE)
-        return give_tokens(c, fp, value);
+    if (c->op > WEIR_OP_LOOK)
+        return give_or_add_tokens(c, fp, value);
     struct weir_tat state = unpack_tat(c, value);
     weir_token_bucket_take(c->limit, &state, c->now_ns, c->hits, c->out);
     return weir_slot_pack_tat(fp, c->limit->generation, state.ns, state.num);
@@ -110,6 +120,8 @@ STEP step_leaky(struct weir_call *c, uint64_t fp, union weir_u16b value)
     struct weir_tat state = unpack_tat(c, value);
     if (c->op == WEIR_OP_RELEASE) {
         c->did = weir_leaky_bucket_release(c->limit, &state, c->now_ns, c->hits, c->mark);
+    } else if (c->op == WEIR_OP_ADD) {
+        weir_token_bucket_add(c->limit, &state, c->now_ns, c->hits);
     } else {
         /* A place in the queue is given back by its mark only: who gives without one just looks. */
         uint64_t hits = c->op == WEIR_OP_GIVE ? 0 : c->hits;
@@ -143,6 +155,8 @@ STEP step_leases(struct weir_call *c, uint64_t fp, union weir_u16b value)
     case WEIR_OP_RENEW:
         c->new_mark = c->mark;
         c->did = weir_concurrency_renew(c->limit, &state, c->now_ns, c->hits, &c->new_mark);
+        break;
+    case WEIR_OP_ADD: /* see weir_local_add() */
         break;
     }
     uint64_t body = (uint64_t)state.held[2] << (2 * LEASE_BITS) |
@@ -264,6 +278,18 @@ void weir_local_look(struct weir_table *table, const struct weir_limit *limit, u
         return;
     }
     struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_LOOK, out);
+    apply(&c, key);
+}
+
+void weir_local_add(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                    uint64_t at_ns, uint64_t hits)
+{
+    struct weir_verdict unused = {0};
+    WEIR_ASSERT(limit->approx == NULL && limit->algorithm != WEIR_CONCURRENCY);
+    if (limit->requests == 0 || hits == 0)
+        return;
+    struct weir_call c = weir_call_of(table, limit, at_ns, hits, WEIR_OP_ADD, &unused);
+    c.did = true;
     apply(&c, key);
 }
 

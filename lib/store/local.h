@@ -35,6 +35,12 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out);
 
+/* Counts hits that others have admitted, at at_ns, whatever the limit says: it may then be
+ * exceeded, and buckets owe tokens.  What has passed its time makes no difference.  Not for
+ * concurrency, whose slots have owners, nor for approximate limits. */
+void weir_local_add(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                    uint64_t at_ns, uint64_t hits);
+
 /* Gives hits back: floors at unused.  A leaky bucket's place cannot be told from later ones
  * without its mark, so here it keeps its count (see weir_local_release). */
 void weir_local_give(struct weir_table *table, const struct weir_limit *limit, uint64_t key,

@@ -49,31 +49,37 @@ static union weir_u16b step_log(struct weir_call *c, const struct wide *w, union
 {
     struct weir_log log = weir_wide_unpack_log(control, w->capacity);
     struct weir_log_ring ring = {.cells = w->extent->cells, .capacity = w->capacity};
-    if (c->op == WEIR_OP_GIVE)
+    if (c->op <= WEIR_OP_LOOK)
+        weir_sliding_log_take(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
+    else if (c->op == WEIR_OP_GIVE)
         weir_sliding_log_give(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
     else
-        weir_sliding_log_take(c->limit, &log, &ring, c->now_ns, c->hits, c->out);
+        weir_sliding_log_add(c->limit, &log, &ring, c->now_ns, c->hits);
     return weir_wide_pack_log(&log, control.lo >> 63);
 }
 
 static union weir_u16b step_sub(struct weir_call *c, const struct wide *w, union weir_u16b control)
 {
     struct weir_sub sub = weir_wide_unpack_sub(control);
-    if (c->op == WEIR_OP_GIVE)
+    if (c->op <= WEIR_OP_LOOK)
+        weir_sub_windows_take(c->limit, &sub, w->extent->cells, c->now_ns, c->hits, c->out);
+    else if (c->op == WEIR_OP_GIVE)
         weir_sub_windows_give(c->limit, &sub, w->extent->cells, c->now_ns, c->hits, c->out);
     else
-        weir_sub_windows_take(c->limit, &sub, w->extent->cells, c->now_ns, c->hits, c->out);
+        weir_sub_windows_add(c->limit, &sub, w->extent->cells, c->now_ns, c->hits);
     return weir_wide_pack_sub(&sub);
 }
 
 static union weir_u16b step_slide(struct weir_call *c, union weir_u16b control)
 {
     struct weir_slide slide = weir_wide_unpack_slide(control);
-    if (c->op == WEIR_OP_GIVE)
-        weir_sliding_counter_give(c->limit, &slide, c->now_ns, c->hits, c->out);
-    else
+    if (c->op <= WEIR_OP_LOOK)
         weir_sliding_counter_take(c->limit, &slide, WEIR_WIDE_COUNT_MAX, c->now_ns, c->hits,
                                   c->out);
+    else if (c->op == WEIR_OP_GIVE)
+        weir_sliding_counter_give(c->limit, &slide, c->now_ns, c->hits, c->out);
+    else
+        weir_sliding_counter_add(c->limit, &slide, WEIR_WIDE_COUNT_MAX, c->now_ns, c->hits);
     return weir_wide_pack_slide(&slide, control.hi >> 50);
 }
 
@@ -167,10 +173,12 @@ static struct weir_slide coarse_of(union weir_u16b value)
 static union weir_u16b step_coarse(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
     struct weir_slide slide = coarse_of(value);
-    if (c->op == WEIR_OP_GIVE)
+    if (c->op <= WEIR_OP_LOOK)
+        weir_coarse_take(c->limit, &slide, c->now_ns, c->hits, c->out);
+    else if (c->op == WEIR_OP_GIVE)
         weir_coarse_give(c->limit, &slide, c->now_ns, c->hits, c->out);
     else
-        weir_coarse_take(c->limit, &slide, c->now_ns, c->hits, c->out);
+        weir_coarse_add(c->limit, &slide, c->now_ns, c->hits);
     return weir_slot_pack(fp, WEIR_KIND_SLIDE, c->limit->window_class, slide.index,
                           slide.previous << 21 | slide.current);
 }
@@ -237,7 +245,8 @@ static bool install(struct weir_call *c, uint64_t fp, union weir_u16b *slot, uni
 /* The key has no slot. */
 static bool first(struct weir_call *c, const struct weir_home *home)
 {
-    answer_untraced(c, home->fp);
+    if (c->op != WEIR_OP_ADD)
+        answer_untraced(c, home->fp);
     if (!weir_call_leaves_trace(c))
         return true;
     union weir_u16b *slot, claim;

@@ -193,6 +193,8 @@ static void ask_table(struct agreement *a, struct asked *q, uint64_t key)
         q->mark = c->mark;
         q->did = weir_local_renew(a->table, c->limit, key, q->now_ns, c->hits, &q->mark) == 0;
         break;
+    case WEIR_OP_ADD: /* the table's only */
+        break;
     }
 }
 

@@ -99,6 +99,82 @@ static void what_is_given_back_can_be_taken_again(void **state)
     weir_table_close(table);
 }
 
+/* Kinds that others' hits are added to: all but concurrency, which is the last. */
+#define ADDED_KINDS (KINDS - 1)
+
+static struct weir_limit eventual_limit_of(struct weir_table *table, size_t kind)
+{
+    struct weir_limit limit = limit_of(table, kind);
+    limit.consistency = WEIR_CONSISTENCY_EVENTUAL;
+    assert_int_equal(weir_local_bind(table, &limit), 0);
+    return limit;
+}
+
+static void what_others_admitted_is_as_good_as_taken(void **state)
+{
+    (void)state;
+    struct weir_table *table = rig_open(NULL, NULL);
+    for (size_t kind = 0; kind < ADDED_KINDS; kind++) {
+        struct weir_limit limit = eventual_limit_of(table, kind);
+        uint64_t key = kind + 1, places = kinds[kind].places;
+        weir_local_add(table, &limit, key, NOW_NS, 3); /* there is no slot yet */
+        assert_int_equal(remaining_of(table, &limit, key, NOW_NS), places - 3);
+        assert_true(rig_take(table, &limit, key, NOW_NS, 1));
+        weir_local_add(table, &limit, key, NOW_NS, places - 5);
+        assert_int_equal(remaining_of(table, &limit, key, NOW_NS), 1);
+        assert_true(rig_take(table, &limit, key, NOW_NS, 1));
+        assert_false(rig_take(table, &limit, key, NOW_NS, 1));
+        weir_local_add(table, &limit, key, NOW_NS, 0);
+        weir_local_add(table, &limit, key, NOW_NS, UINT64_MAX); /* saturates */
+        assert_false(rig_take(table, &limit, key, NOW_NS, 1));
+        assert_int_equal(remaining_of(table, &limit, key, NOW_NS), 0);
+    }
+    weir_table_close(table);
+}
+
+/* All places at once, and as many again by others: free again is what is paid back twice. */
+static void buckets_owe_what_others_admitted_beyond_the_limit(void **state)
+{
+    (void)state;
+    struct weir_table *table = rig_open(NULL, NULL);
+    for (size_t kind = 0; kind < ADDED_KINDS; kind++) {
+        struct weir_limit limit = eventual_limit_of(table, kind);
+        if (limit.algorithm != WEIR_TOKEN_BUCKET && limit.algorithm != WEIR_LEAKY_BUCKET)
+            continue;
+        uint64_t key = kind + 1, places = kinds[kind].places;
+        uint64_t start_ns = NOW_NS - NOW_NS % limit.window_ns; /* tokens may come then only */
+        uint64_t full_ns = start_ns + places / L * limit.window_ns;
+        assert_true(rig_take(table, &limit, key, start_ns, places));
+        weir_local_add(table, &limit, key, start_ns, places);
+        assert_false(rig_take(table, &limit, key, full_ns - 1, 1));
+        assert_int_equal(remaining_of(table, &limit, key, full_ns), 0);
+        assert_true(rig_take(table, &limit, key, 2 * full_ns - start_ns, places));
+        assert_false(rig_take(table, &limit, key, 2 * full_ns - start_ns, 1));
+    }
+    weir_table_close(table);
+}
+
+static void what_others_admitted_before_counts_no_longer_than_it_would_have(void **state)
+{
+    (void)state;
+    struct weir_table *table = rig_open(NULL, NULL);
+    for (size_t kind = 0; kind < ADDED_KINDS; kind++) {
+        struct weir_limit limit = eventual_limit_of(table, kind);
+        uint64_t key = kind + 1, places = kinds[kind].places, window_ns = limit.window_ns;
+        uint64_t index = NOW_NS / window_ns, before_ns = index * window_ns - 1;
+        uint64_t late_ns = (index + 1) * window_ns - 1; /* W after before_ns */
+        assert_true(rig_take(table, &limit, key, index * window_ns, 1));
+        weir_local_add(table, &limit, key, before_ns, 4); /* learned of in the next window */
+        uint64_t used = places - remaining_of(table, &limit, key, index * window_ns);
+        bool is_exact_later = limit.algorithm == WEIR_SLIDING_WINDOW_LOG || limit.buckets > 1;
+        assert_int_equal(used, limit.algorithm == WEIR_FIXED_WINDOW ? 1 : 5);
+        used = places - remaining_of(table, &limit, key, late_ns);
+        assert_true(used <= 1 || is_exact_later || limit.refill_interval);
+        assert_int_equal(remaining_of(table, &limit, key, late_ns + 2 * window_ns), places);
+    }
+    weir_table_close(table);
+}
+
 static void a_lease_is_renewed_and_released_by_its_mark(void **state)
 {
     (void)state;
@@ -285,6 +361,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looking_changes_nothing_and_takes_no_slot),
         cmocka_unit_test(what_is_given_back_can_be_taken_again),
+        cmocka_unit_test(what_others_admitted_is_as_good_as_taken),
+        cmocka_unit_test(buckets_owe_what_others_admitted_beyond_the_limit),
+        cmocka_unit_test(what_others_admitted_before_counts_no_longer_than_it_would_have),
         cmocka_unit_test(a_lease_is_renewed_and_released_by_its_mark),
         cmocka_unit_test(a_key_that_left_is_not_forgiven_by_a_clock_that_lags),
         cmocka_unit_test(a_key_evicted_by_a_clock_that_lags_is_not_forgiven),

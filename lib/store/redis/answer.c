@@ -214,6 +214,8 @@ static bool answer_leases(struct asked *a)
         c->new_mark = c->mark;
         a->did = weir_concurrency_renew(&a->limit, &state, a->now_ns, a->hits, &c->new_mark);
         break;
+    case WEIR_OP_ADD: /* the table's only */
+        break;
     }
     return true;
 }
