@@ -10,6 +10,7 @@ from bench.measure import Case
 
 TITLE = "At half load: beyond a timer's lateness"
 SPREAD = ""
+PROTOCOLS = {"grpc": "grpc", "http": "check", "resp": "resp"}         # of a listener
 
 
 def cases(rig):
@@ -18,7 +19,7 @@ def cases(rig):
         server = rig.weir(listener, rules)
 
         def measure(rate, listener=listener, server=server):
-            return json.loads(rig.load([rig.build / "bench/latency", listener, server.port, seconds, rate]))
+            return json.loads(rig.load([rig.build / "bench/latency", PROTOCOLS[listener], server.port, seconds, rate]))
         full = measure(0)
         half = measure(max(1, int(full["rate"] / 2)))
         for share in "p50", "p99", "p99.9":
