@@ -87,8 +87,8 @@ struct weir_redis_link_options {
 WEIR_MUST_CHECK int weir_redis_link_new(struct weir_redis_link **out, struct weir_loop *loop,
                                         const struct weir_redis_link_options *options, char *why,
                                         size_t why_len);
-/* In the loop's thread, or when the loop does not run any more.  What is under way is forgotten:
- * its done() is not called. */
+/* In the loop's thread, but not from within done(); or when the loop runs no more, and before
+ * weir_loop_free().  What is under way is forgotten: its done() is not called. */
 void weir_redis_link_free(struct weir_redis_link *link);
 
 /* done() follows within the deadline. */

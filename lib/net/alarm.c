@@ -81,15 +81,19 @@ static void on_due(uv_timer_t *timer)
 
 /* ---- the outside ---- */
 
-int weir_loop_reserve_alarms(struct weir_loop *loop, uint32_t alarms_max)
+int weir_loop_reserve_alarms(struct weir_loop *loop, uint32_t more)
 {
-    WEIR_ASSERT(loop->alarms.at == NULL);
-    loop->alarms.at = calloc((size_t)alarms_max + 1, sizeof(struct weir_alarm *));
-    if (loop->alarms.at == NULL)
+    struct alarms *alarms = &loop->alarms;
+    size_t places = (size_t)alarms->max + more + 1;
+    struct weir_alarm **at = realloc(alarms->at, places * sizeof(struct weir_alarm *));
+    if (at == NULL)
         return WEIR_ERR_NOMEM;
-    loop->alarms.max = alarms_max;
-    loop->alarms.timer.data = loop;
-    uv_timer_init(&loop->uv, &loop->alarms.timer);
+    if (alarms->at == NULL) {
+        alarms->timer.data = loop;
+        uv_timer_init(&loop->uv, &alarms->timer);
+    }
+    alarms->at = at;
+    alarms->max += more;
     return 0;
 }
 

@@ -20,8 +20,8 @@ struct weir_alarm {
     uint32_t place;  /* in the heap, from 1; 0: not set */
 };
 
-/* Before the loop runs: room for so many at once. */
-WEIR_MUST_CHECK int weir_loop_reserve_alarms(struct weir_loop *loop, uint32_t alarms_max);
+/* Before the loop runs, or in its thread: room for so many more at once. */
+WEIR_MUST_CHECK int weir_loop_reserve_alarms(struct weir_loop *loop, uint32_t more);
 /* False: as many as there is room for are set. */
 WEIR_MUST_CHECK bool weir_alarm_set(struct weir_loop *loop, struct weir_alarm *alarm,
                                     uint64_t delay_ns);

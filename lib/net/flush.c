@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHORE_ROUNDS 4 /* connections give chores to do, and these them something to say */
+
 /* ---- buffers ---- */
 
 static struct outbuf *outbuf_take(struct weir_loop *loop)
@@ -171,7 +173,7 @@ static bool flush_conn(struct weir_conn *conn)
     return true;
 }
 
-void weir_loop_flush(struct weir_loop *loop)
+static void flush_conns(struct weir_loop *loop)
 {
     struct weir_conn *conn = loop->dirty;
     loop->dirty = NULL;
@@ -186,7 +188,16 @@ void weir_loop_flush(struct weir_loop *loop)
         }
         conn = next;
     }
+}
+
+void weir_loop_flush(struct weir_loop *loop)
+{
+    flush_conns(loop);
+    for (int round = 0; round < CHORE_ROUNDS && loop->chores != NULL; round++) {
+        weir_loop_run_chores(loop);
+        flush_conns(loop);
+    }
     /* Marked anew while we flushed: the next turn comes at once. */
-    if (loop->dirty != NULL)
+    if (loop->dirty != NULL || loop->chores != NULL)
         uv_async_send(&loop->async);
 }

@@ -157,6 +157,8 @@ struct weir_loop {
     struct weir_loop_timer *timers;
     struct alarms alarms;
     struct weir_conn *dirty, **dirty_end;
+    struct weir_chore *chores, **chores_end;
+    uint32_t chore_count;
     struct outbuf *spares;
     uint32_t spare_count;
     uint8_t plain[PLAIN_LEN];
@@ -166,6 +168,7 @@ struct weir_loop {
 /* loop.c */
 void weir_loop_enter(struct weir_loop *loop); /* first thing in every callback: reads the clock */
 void weir_loop_maybe_done(struct weir_loop *loop);
+void weir_loop_run_chores(struct weir_loop *loop);
 
 /* dial.c: HOST:PORT or unix:PATH (unix:@NAME for an abstract one) to a socket that is connected.
  * timeout_ms is for each call on it, this one included; 0: none ever waits, as suits datagrams. */

@@ -70,6 +70,43 @@ static void take_posts(struct weir_loop *loop, struct weir_loop *runner)
     }
 }
 
+/* ---- chores ---- */
+
+void weir_chore_set(struct weir_loop *loop, struct weir_chore *chore)
+{
+    if (chore->is_set)
+        return;
+    chore->is_set = true;
+    chore->next = NULL;
+    *loop->chores_end = chore;
+    loop->chores_end = &chore->next;
+    loop->chore_count++;
+}
+
+void weir_chore_cancel(struct weir_loop *loop, struct weir_chore *chore)
+{
+    struct weir_chore **at = &loop->chores;
+    if (!chore->is_set)
+        return;
+    while (*at != chore)
+        at = &(*at)->next;
+    *at = chore->next;
+    if (loop->chores_end == &chore->next)
+        loop->chores_end = at;
+    loop->chore_count--;
+    chore->is_set = false;
+}
+
+/* As many as are set now: one that sets itself again is run in the next round. */
+void weir_loop_run_chores(struct weir_loop *loop)
+{
+    for (uint32_t left = loop->chore_count; left > 0 && loop->chores != NULL; left--) {
+        struct weir_chore *chore = loop->chores;
+        weir_chore_cancel(loop, chore);
+        chore->run(chore);
+    }
+}
+
 /* ---- stopping ---- */
 
 void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms)
@@ -175,6 +212,7 @@ int weir_loop_new(struct weir_loop **out)
         return WEIR_ERR_IO;
     }
     loop->dirty_end = &loop->dirty;
+    loop->chores_end = &loop->chores;
     loop->tick_ms = 1000;
     loop->prepare.data = loop->check.data = loop->async.data = loop;
     loop->ticker.data = loop->grace.data = loop;

@@ -112,6 +112,17 @@ struct weir_post {
 /* From any thread: run it, soon.  What waits already is run once for both. */
 void weir_loop_post(struct weir_loop *loop, struct weir_post *post);
 
+/* Something to be done at the end of the loop's turn, when its connections have had theirs.  What
+ * it gives them to say still leaves in this turn. */
+struct weir_chore {
+    void (*run)(struct weir_chore *chore);
+    struct weir_chore *next; /* the loop's own, as is the flag */
+    bool is_set;
+};
+/* In the loop's thread.  What is set already is run once for both. */
+void weir_chore_set(struct weir_loop *loop, struct weir_chore *chore);
+void weir_chore_cancel(struct weir_loop *loop, struct weir_chore *chore); /* also if not set */
+
 /* From any thread: close listeners, drain connections for at most grace_ms, return from run.
  * Called again, the new grace counts. */
 void weir_loop_stop(struct weir_loop *loop, uint32_t grace_ms);

@@ -24,8 +24,11 @@
 
 #define REDIS_RIG_OUT_MAX (64u << 20)
 
+#define REDIS_RIG_ARGS_MAX 32
+
 struct redis_rig {
     char folder[64];
+    const char *args[REDIS_RIG_ARGS_MAX]; /* of the server, besides the usual; ends with NULL */
     pid_t server;
     int socket;
     enum weir_redis_how how;
@@ -35,14 +38,30 @@ struct redis_rig {
     uint32_t count;
 };
 
-static inline void redis_rig_exec(const char *folder)
+static inline void redis_rig_exec(const struct redis_rig *rig)
 {
-    char path[96];
-    snprintf(path, sizeof(path), "%s/socket", folder);
+    char path[96], log[96];
+    const char *args[REDIS_RIG_ARGS_MAX + 16] = {"redis-server",
+                                                 "--port",
+                                                 "0",
+                                                 "--unixsocket",
+                                                 path,
+                                                 "--save",
+                                                 "",
+                                                 "--appendonly",
+                                                 "no",
+                                                 "--dir",
+                                                 rig->folder,
+                                                 "--logfile",
+                                                 log,
+                                                 "--enable-debug-command",
+                                                 "yes"};
+    snprintf(path, sizeof(path), "%s/socket", rig->folder);
+    snprintf(log, sizeof(log), "%s/log", rig->folder);
+    for (size_t i = 0; rig->args[i] != NULL; i++)
+        args[15 + i] = rig->args[i]; /* the last of two that differ counts */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execlp("redis-server", "redis-server", "--port", "0", "--unixsocket", path, "--save", "",
-           "--appendonly", "no", "--dir", folder, "--logfile", "log", "--enable-debug-command",
-           "yes", (char *)NULL);
+    execvp("redis-server", (char *const *)(uintptr_t)args);
     _exit(127);
 }
 
@@ -63,33 +82,53 @@ static inline void redis_rig_connect(struct redis_rig *rig)
     fail_msg("no redis-server answers at %s", to.sun_path);
 }
 
-static inline void redis_rig_start(struct redis_rig *rig)
+/* The server, and a conversation with it: the first, or after redis_rig_kill() another. */
+static inline void redis_rig_launch(struct redis_rig *rig)
 {
-    *rig = (struct redis_rig){.folder = "/tmp/weir-redis-XXXXXX"};
-    assert_non_null(mkdtemp(rig->folder));
     fflush(stdout);
     rig->server = fork();
     assert_true(rig->server >= 0);
     if (rig->server == 0)
-        redis_rig_exec(rig->folder);
+        redis_rig_exec(rig);
     redis_rig_connect(rig);
-    weir_buf_init(&rig->out, REDIS_RIG_OUT_MAX);
     assert_int_equal(weir_redis_reader_new(&rig->reader), 0);
 }
 
-static inline void redis_rig_stop(struct redis_rig *rig)
+static inline void redis_rig_kill(struct redis_rig *rig)
 {
-    char path[96];
     int status;
     kill(rig->server, SIGKILL);
     assert_int_equal(waitpid(rig->server, &status, 0), rig->server);
     close(rig->socket);
     weir_redis_reader_free(rig->reader);
+}
+
+/* args is NULL, or ends with NULL. */
+static inline void redis_rig_start_with(struct redis_rig *rig, const char *const *args)
+{
+    *rig = (struct redis_rig){.folder = "/tmp/weir-redis-XXXXXX"};
+    for (size_t i = 0; args != NULL && args[i] != NULL; i++)
+        rig->args[i] = args[i];
+    assert_non_null(mkdtemp(rig->folder));
+    weir_buf_init(&rig->out, REDIS_RIG_OUT_MAX);
+    redis_rig_launch(rig);
+}
+
+static inline void redis_rig_start(struct redis_rig *rig)
+{
+    redis_rig_start_with(rig, NULL);
+}
+
+static inline void redis_rig_stop(struct redis_rig *rig)
+{
+    static const char *const left[] = {"socket", "log", "dump.rdb"};
+    char path[96];
+    redis_rig_kill(rig);
     weir_buf_fini(&rig->out);
-    snprintf(path, sizeof(path), "%s/socket", rig->folder);
-    unlink(path);
-    snprintf(path, sizeof(path), "%s/log", rig->folder);
-    unlink(path);
+    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", rig->folder, left[i]);
+        unlink(path);
+    }
     rmdir(rig->folder);
 }
 

@@ -44,7 +44,7 @@ static void put_head(struct weir_buf *out, const struct weir_redis_call *call)
 void weir_redis_put_call(struct weir_buf *out, enum weir_redis_how how,
                          const struct weir_redis_call *call)
 {
-    WEIR_ASSERT(call->count > 0 && call->counters[call->count - 1].ends);
+    WEIR_ASSERT(call->count == 0 || call->counters[call->count - 1].ends);
     put_size(out, '*', 4 + 2 * (size_t)call->count);
     if (how == WEIR_REDIS_FCALL) {
         put_bulk(out, WEIR_STR("FCALL"));

@@ -24,7 +24,7 @@ enum weir_redis_how {
 
 struct weir_redis_call {
     const struct weir_redis_counter *counters;
-    uint32_t count; /* at least 1 */
+    uint32_t count; /* 0: decides nothing, but shows that Redis would (and writes) */
     bool is_atomic; /* a refused request consumes nothing anywhere */
     bool is_timed;  /* for tests: now_ns is the time, not Redis's clock.  Never in production. */
     uint64_t now_ns;

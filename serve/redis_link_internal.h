@@ -1,0 +1,174 @@
+/* redis_link_internal.h - what the files of the link know of each other's structures.
+ *
+ *     link      all calls under way, the oldest first; which server has a key    redis_link.c
+ *       |
+ *     server    its breaker, what waits to be sent, when to try again            redis_link_server.c
+ *       |
+ *     line      one connection: what was sent, and which replies are owed        redis_link_line.c
+ *
+ * A call is in one place at a time: in a queue (of a server, or of those that will be told that
+ * nothing comes of it), or owed a reply on a line.  done() is called from three places only: where
+ * a reply comes, where the deadline passes, and at the end of a turn.
+ *
+ * A line that does not answer is not closed at once, if calls were sent over it: it fades.  Another
+ * takes its place, while it waits for what may still come, so that late calls become known.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVE_REDIS_LINK_INTERNAL_H
+#define WEIR_SERVE_REDIS_LINK_INTERNAL_H
+
+#include "base/err.h"
+#include "base/str.h"
+#include "net/alarm.h"
+#include "net/peer.h"
+#include "serve/redis_link.h"
+#include "store/breaker.h"
+#include "store/redis/url.h"
+
+#include <stdatomic.h>
+
+#define NS_PER_MS UINT64_C(1000000)
+#define CONNECT_NS (500 * NS_PER_MS) /* until a new connection has been greeted */
+#define PROBE_NS (500 * NS_PER_MS)   /* unanswered for so long: another connection is tried */
+#define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
+#define TRIES_MAX 8                  /* of one call, whatever it is sent again for */
+#define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
+#define UNSENT_MAX (1u << 20) /* bytes that a socket does not take: then it is asked no more */
+#define WHY_MAX 160
+#define ADDRESS_MAX 300 /* HOST:PORT, or unix: and a path */
+
+struct weir_redis_asks {
+    struct weir_redis_ask *first, *last;
+};
+
+/* What a reply will be to. */
+enum owed_kind {
+    OWED_CALL,
+    OWED_GREETING,
+    OWED_LOAD,
+    OWED_PROBE,
+    OWED_ASKING, /* leads a call over */
+};
+
+struct owed {
+    struct weir_redis_ask *ask; /* NULL: nobody waits for it */
+    uint64_t tag;               /* of one that is late; 0: nobody wants to know */
+    uint64_t sent_ns;
+    uint64_t end;   /* of its command, in bytes of the line */
+    uint32_t loads; /* that were sent before it */
+    uint8_t kind;
+    bool is_late;
+};
+
+struct weir_redis_line {
+    struct weir_redis_server *server;
+    struct weir_peer *peer;
+    struct weir_redis_reader *reader;
+    struct weir_buf out;  /* of this turn */
+    struct owed *owed;    /* a ring: the one at place p is owed[p & (room - 1)] */
+    uint64_t first, next; /* places */
+    uint32_t room;
+    uint32_t calls;     /* owed */
+    uint32_t greetings; /* owed */
+    uint32_t loads;     /* sent */
+    uint64_t written;   /* bytes */
+    bool is_ready;      /* greeted, and the script is there */
+    bool wants_load;    /* before the next call */
+    bool has_served;    /* a call was answered */
+    char why[WHY_MAX];  /* it ends, in words; empty: it does not yet */
+};
+
+struct weir_redis_server {
+    struct weir_redis_link *link;
+    struct weir_redis_server *next;
+    struct weir_breaker breaker;
+    struct weir_redis_line *line;   /* NULL: none */
+    struct weir_redis_line *fading; /* NULL: none */
+    struct weir_redis_asks waiting; /* to be sent */
+    struct weir_alarm alarm; /* to connect, to give up connecting, to probe, to give up that */
+    struct weir_alarm fade_alarm;
+    enum weir_redis_how how;
+    uint32_t attempts; /* connections tried */
+    bool is_probing;   /* a probe is owed */
+    bool is_away;      /* as was last told */
+    bool has_keys;     /* calls go here */
+    bool cannot_load;  /* nor with the other way: what is there must do */
+    char address[ADDRESS_MAX];
+};
+
+struct weir_redis_link {
+    struct weir_loop *loop;
+    struct weir_log *log;
+    struct weir_redis_server *servers;
+    struct weir_redis_ask *oldest, *newest; /* under way */
+    struct weir_redis_asks lost;            /* to be told so at the end of the turn */
+    struct weir_chore chore;
+    struct weir_alarm deadline; /* of the oldest, or earlier */
+    uint64_t deadline_ns;
+    uint64_t chance; /* for breakers' seeds */
+    uint32_t queue_max;
+    void (*on_late)(void *ctx, uint64_t tag, int err, const struct weir_redis_answer *answer);
+    void *late_ctx;
+    char *text; /* of the URL, to which url points */
+    struct weir_redis_url url;
+    _Atomic uint64_t counts[WEIR_REDIS_COUNTS];
+};
+
+uint64_t weir_redis_now(void);
+
+static inline void weir_redis_count_add(struct weir_redis_link *link, enum weir_redis_count which,
+                                        int64_t n)
+{
+    /* relaxed, and no read-modify-write: one writer; readers want a number that was true once */
+    _Atomic uint64_t *count = &link->counts[which];
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + (uint64_t)n,
+                          memory_order_relaxed);
+}
+
+/* ---- redis_link.c: calls ---- */
+
+void weir_redis_asks_add(struct weir_redis_asks *queue, struct weir_redis_ask *ask);
+void weir_redis_asks_remove(struct weir_redis_ask *ask);
+/* It is over: done() is called. */
+void weir_redis_ask_finish(struct weir_redis_link *link, struct weir_redis_ask *ask, int err,
+                           const struct weir_redis_answer *answer);
+/* The same, at the end of the turn, for one that is in no queue, or in any. */
+void weir_redis_ask_lose(struct weir_redis_link *link, struct weir_redis_ask *ask);
+/* A late call has become known, or never will. */
+void weir_redis_tell_late(struct weir_redis_link *link, uint64_t tag, int err,
+                          const struct weir_redis_answer *answer);
+
+/* ---- redis_link_server.c ---- */
+
+WEIR_MUST_CHECK int weir_redis_server_new(struct weir_redis_server **out,
+                                          struct weir_redis_link *link, const char *address);
+void weir_redis_server_free(struct weir_redis_server *server);
+void weir_redis_server_begin(struct weir_redis_server *server); /* to connect */
+void weir_redis_server_take(struct weir_redis_server *server, struct weir_redis_ask *ask);
+void weir_redis_server_flush(struct weir_redis_server *server); /* the end of a turn */
+/* A call was answered in time; or it was not, or refused. */
+void weir_redis_server_succeed(struct weir_redis_server *server);
+void weir_redis_server_fail(struct weir_redis_server *server, const char *why);
+/* What its lines tell it. */
+void weir_redis_server_ready(struct weir_redis_server *server);
+void weir_redis_server_lost(struct weir_redis_server *server, struct weir_redis_line *line,
+                            const char *why);
+void weir_redis_server_probed(struct weir_redis_server *server, bool is_good, const char *why);
+
+/* ---- redis_link_line.c ---- */
+
+WEIR_MUST_CHECK int weir_redis_line_open(struct weir_redis_line **out,
+                                         struct weir_redis_server *server, char *why,
+                                         size_t why_len);
+/* What it owes is settled: calls that were sent are late, the others lost. */
+void weir_redis_line_close(struct weir_redis_line *line);
+void weir_redis_line_forget(struct weir_redis_line *line); /* without telling anybody */
+/* False: it takes no more now, and nothing was done. */
+bool weir_redis_line_put(struct weir_redis_line *line, struct weir_redis_ask *ask, uint64_t now_ns);
+void weir_redis_line_probe(struct weir_redis_line *line, uint64_t now_ns);
+void weir_redis_line_send(struct weir_redis_line *line); /* all that was put, in one write */
+/* The call's deadline has passed, or nobody waits for it: its reply will be nobody's. */
+void weir_redis_line_abandon(struct weir_redis_line *line, const struct weir_redis_ask *ask,
+                             bool is_late);
+
+#endif

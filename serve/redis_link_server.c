@@ -1,0 +1,258 @@
+/* redis_link_server.c - one server: connected, probed, left alone, and tried again.
+ *
+ *     no line ----due----> connecting --greeted--> ready --breaks--> no line
+ *        ^                     |                     |
+ *        +--- CONNECT_NS ------+                     | breaker opens
+ *        |                                           v
+ *        +--- PROBE_NS, the line fades ------- probes, each after a pause
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "serve/redis_link_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void wake_at(struct weir_redis_server *server, uint64_t due_ns)
+{
+    uint64_t now_ns = weir_redis_now();
+    weir_alarm_cancel(server->link->loop, &server->alarm);
+    if (!weir_alarm_set(server->link->loop, &server->alarm, due_ns > now_ns ? due_ns - now_ns : 0))
+        weir_panic("every server has its alarms", __FILE__, __LINE__);
+}
+
+/* ---- what is told ---- */
+
+static void tell_away(struct weir_redis_server *server, const char *why)
+{
+    struct weir_redis_link *link = server->link;
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_OPENINGS, 1);
+    if (server->is_away)
+        return;
+    server->is_away = true;
+    if (server->has_keys)
+        weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, 1);
+    if (link->log != NULL)
+        WEIR_LOG(link->log, WEIR_LOG_WARN, "store_away", WEIR_LOG_TEXT("server", server->address),
+                 WEIR_LOG_TEXT("reason", why));
+}
+
+static void tell_back(struct weir_redis_server *server)
+{
+    struct weir_redis_link *link = server->link;
+    if (!server->is_away)
+        return;
+    server->is_away = false;
+    if (server->has_keys)
+        weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);
+    if (link->log != NULL)
+        WEIR_LOG(link->log, WEIR_LOG_INFO, "store_back", WEIR_LOG_TEXT("server", server->address));
+}
+
+/* ---- calls ---- */
+
+static void lose_waiting(struct weir_redis_server *server)
+{
+    while (server->waiting.first != NULL)
+        weir_redis_ask_lose(server->link, server->waiting.first);
+}
+
+/* Nobody is asked until a probe has been answered. */
+static void leave_alone(struct weir_redis_server *server, const char *why)
+{
+    lose_waiting(server);
+    tell_away(server, why);
+    if (server->line == NULL || server->line->is_ready) /* else CONNECT_NS runs */
+        wake_at(server, server->breaker.due_ns);
+}
+
+void weir_redis_server_take(struct weir_redis_server *server, struct weir_redis_ask *ask)
+{
+    ask->server = server;
+    if (!weir_breaker_lets(&server->breaker)) {
+        weir_redis_ask_lose(server->link, ask);
+        return;
+    }
+    weir_redis_asks_add(&server->waiting, ask);
+    weir_chore_set(server->link->loop, &server->link->chore);
+}
+
+void weir_redis_server_flush(struct weir_redis_server *server)
+{
+    struct weir_redis_line *line = server->line;
+    if (server->waiting.first == NULL || line == NULL || !line->is_ready)
+        return;
+    uint64_t now_ns = weir_redis_now();
+    struct weir_redis_ask *ask;
+    while ((ask = server->waiting.first) != NULL) {
+        weir_redis_asks_remove(ask);
+        if (!weir_redis_line_put(line, ask, now_ns))
+            weir_redis_ask_lose(server->link, ask);
+    }
+    weir_redis_line_send(line);
+}
+
+void weir_redis_server_succeed(struct weir_redis_server *server)
+{
+    weir_breaker_succeed(&server->breaker);
+}
+
+void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
+{
+    if (weir_breaker_fail(&server->breaker, weir_redis_now()))
+        leave_alone(server, why);
+}
+
+/* ---- lines ---- */
+
+/* Without a line, or with one that does not answer. */
+static void trip(struct weir_redis_server *server, const char *why)
+{
+    (void)weir_breaker_trip(&server->breaker, weir_redis_now());
+    leave_alone(server, why);
+}
+
+static void connect_anew(struct weir_redis_server *server)
+{
+    char why[WHY_MAX];
+    server->attempts++;
+    if (weir_redis_line_open(&server->line, server, why, sizeof(why)) != 0) {
+        weir_redis_count_add(server->link, WEIR_REDIS_COUNT_BREAKS, 1);
+        trip(server, why);
+        return;
+    }
+    wake_at(server, weir_redis_now() + CONNECT_NS);
+}
+
+void weir_redis_server_ready(struct weir_redis_server *server)
+{
+    weir_alarm_cancel(server->link->loop, &server->alarm);
+    weir_redis_count_add(server->link, WEIR_REDIS_COUNT_CONNECTS, 1);
+    server->is_probing = false;
+    if (weir_breaker_try(&server->breaker))
+        tell_back(server);
+    weir_chore_set(server->link->loop, &server->link->chore);
+}
+
+static void drop_fading(struct weir_redis_server *server)
+{
+    struct weir_redis_line *line = server->fading;
+    server->fading = NULL;
+    weir_alarm_cancel(server->link->loop, &server->fade_alarm);
+    if (line != NULL)
+        weir_redis_line_close(line);
+}
+
+static void on_faded(void *ctx)
+{
+    drop_fading(ctx);
+}
+
+/* Takes the line away: at once where it owes nothing, else when it has had its time. */
+static void fade(struct weir_redis_server *server)
+{
+    struct weir_redis_line *line = server->line;
+    server->line = NULL;
+    server->is_probing = false;
+    weir_redis_count_add(server->link, WEIR_REDIS_COUNT_BREAKS, 1);
+    if (line->calls == 0) {
+        weir_redis_line_close(line);
+        return;
+    }
+    drop_fading(server);
+    server->fading = line;
+    if (!weir_alarm_set(server->link->loop, &server->fade_alarm, FADE_NS))
+        weir_panic("every server has its alarms", __FILE__, __LINE__);
+}
+
+void weir_redis_server_lost(struct weir_redis_server *server, struct weir_redis_line *line,
+                            const char *why)
+{
+    if (line == server->fading) {
+        drop_fading(server);
+        return;
+    }
+    WEIR_ASSERT(line == server->line);
+    bool has_served = line->has_served;
+    char words[WHY_MAX];
+    snprintf(words, sizeof(words), "%s", why); /* it may lie in the line */
+    server->line = NULL;
+    server->is_probing = false;
+    weir_redis_count_add(server->link, WEIR_REDIS_COUNT_BREAKS, 1);
+    weir_redis_line_close(line);
+    /* One that worked may have been closed for reasons of its own: once, another is tried before
+     * anybody is refused. */
+    if (has_served && weir_breaker_lets(&server->breaker))
+        connect_anew(server);
+    else
+        trip(server, words);
+}
+
+void weir_redis_server_probed(struct weir_redis_server *server, bool is_good, const char *why)
+{
+    server->is_probing = false;
+    if (!is_good) {
+        trip(server, why);
+        return;
+    }
+    weir_alarm_cancel(server->link->loop, &server->alarm);
+    if (weir_breaker_try(&server->breaker))
+        tell_back(server);
+}
+
+static void probe(struct weir_redis_server *server)
+{
+    uint64_t now_ns = weir_redis_now(), deadline_ns = server->link->deadline_ns;
+    server->is_probing = true;
+    weir_redis_line_probe(server->line, now_ns);
+    weir_redis_line_send(server->line);
+    wake_at(server, now_ns + (deadline_ns > PROBE_NS ? deadline_ns : PROBE_NS));
+}
+
+/* The time of whatever was waited for has come. */
+static void on_alarm(void *ctx)
+{
+    struct weir_redis_server *server = ctx;
+    struct weir_redis_line *line = server->line;
+    if (line == NULL) {
+        connect_anew(server);
+    } else if (line->is_ready && !server->is_probing) {
+        probe(server);
+    } else {
+        bool was_ready = line->is_ready;
+        fade(server);
+        trip(server, was_ready ? "it does not answer" : "it does not let us in");
+    }
+}
+
+/* ---- life ---- */
+
+int weir_redis_server_new(struct weir_redis_server **out, struct weir_redis_link *link,
+                          const char *address)
+{
+    struct weir_redis_server *server = calloc(1, sizeof(*server));
+    if (server == NULL || weir_loop_reserve_alarms(link->loop, 2) != 0) {
+        free(server);
+        return WEIR_ERR_NOMEM;
+    }
+    server->link = link;
+    server->alarm = (struct weir_alarm){.ring = on_alarm, .ctx = server};
+    server->fade_alarm = (struct weir_alarm){.ring = on_faded, .ctx = server};
+    snprintf(server->address, sizeof(server->address), "%s", address);
+    weir_breaker_init(&server->breaker, link->chance += UINT64_C(1) << 32);
+    *out = server;
+    return 0;
+}
+
+void weir_redis_server_free(struct weir_redis_server *server)
+{
+    weir_alarm_cancel(server->link->loop, &server->alarm);
+    weir_alarm_cancel(server->link->loop, &server->fade_alarm);
+    weir_redis_line_forget(server->line);
+    weir_redis_line_forget(server->fading);
+    free(server);
+}
+
+void weir_redis_server_begin(struct weir_redis_server *server)
+{
+    wake_at(server, 0);
+}
