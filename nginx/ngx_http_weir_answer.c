@@ -29,18 +29,14 @@ static ngx_int_t push(ngx_http_request_t *r, ngx_str_t name, ngx_str_t value)
     return NGX_OK;
 }
 
-/* Lines as libweir writes them: "Name: value" and CRLF. */
-static ngx_int_t push_lines(ngx_http_request_t *r, ngx_str_t lines)
+static ngx_int_t push_all(ngx_http_request_t *r, ngx_http_weir_headers_t headers)
 {
-    u_char *at = lines.data, *end = lines.data + lines.len;
-    while (at < end) {
-        u_char *colon = memchr(at, ':', (size_t)(end - at));
-        u_char *stop = memchr(colon, '\r', (size_t)(end - colon));
-        ngx_str_t name = {.len = (size_t)(colon - at), .data = at};
-        ngx_str_t value = {.len = (size_t)(stop - colon - 2), .data = colon + 2};
+    for (ngx_uint_t i = 0; i < headers.count; i++) {
+        const struct weir_header *h = &headers.at[i];
+        ngx_str_t name = {.len = h->name.len, .data = (u_char *)h->name.ptr};
+        ngx_str_t value = {.len = h->value.len, .data = (u_char *)h->value.ptr};
         if (push(r, name, value) != NGX_OK)
             return NGX_ERROR;
-        at = stop + 2;
     }
     return NGX_OK;
 }
@@ -49,17 +45,6 @@ static bool is_named(const ngx_table_elt_t *h, const char *name)
 {
     return h->key.len == ngx_strlen(name) &&
            ngx_strncasecmp(h->key.data, (u_char *)name, h->key.len) == 0;
-}
-
-/* Headers that only one limiter can send: the upstream's give way to ours. */
-static bool is_ours(const ngx_table_elt_t *h, bool is_refused)
-{
-    if ((h->key.data[0] | 0x20) == 'x')
-        return h->key.len > 12 && ngx_strncasecmp(h->key.data, (u_char *)"x-ratelimit-", 12) == 0;
-    if ((h->key.data[0] | 0x20) == 'r')
-        return is_named(h, "ratelimit") || is_named(h, "ratelimit-policy") ||
-               (is_refused && is_named(h, "retry-after"));
-    return is_refused && is_named(h, "cache-control");
 }
 
 static bool says(const ngx_str_t *value, const char *word)
@@ -74,16 +59,36 @@ typedef struct {
     bool is_private;
 } caching_t;
 
-static void look(caching_t *caching, const ngx_table_elt_t *h)
+static void note_cache_control(caching_t *caching, const ngx_str_t *value)
 {
-    if (is_named(h, "expires") && ngx_parse_http_time(h->value.data, h->value.len) > ngx_time())
-        caching->is_fresh = true;
-    if (!is_named(h, "cache-control"))
-        return;
-    caching->is_private |= says(&h->value, "private") || says(&h->value, "no-store") ||
-                           says(&h->value, "no-cache") || says(&h->value, "max-age=0");
+    caching->is_private |= says(value, "private") || says(value, "no-store") ||
+                           says(value, "no-cache") || says(value, "max-age=0");
     caching->is_fresh |=
-        says(&h->value, "public") || says(&h->value, "max-age=") || says(&h->value, "s-maxage=");
+        says(value, "public") || says(value, "max-age=") || says(value, "s-maxage=");
+}
+
+/* Whether a header gives way to ours, because only one limiter can send it; if not, notes what it
+ * says about caches.  Most headers are told apart by their first letter. */
+static bool gives_way(caching_t *caching, const ngx_table_elt_t *h, bool is_refused)
+{
+    switch (h->key.data[0] | 0x20) {
+    case 'x':
+        return h->key.len > 12 && ngx_strncasecmp(h->key.data, (u_char *)"x-ratelimit-", 12) == 0;
+    case 'r':
+        return is_named(h, "ratelimit") || is_named(h, "ratelimit-policy") ||
+               (is_refused && is_named(h, "retry-after"));
+    case 'c':
+        if (!is_named(h, "cache-control"))
+            return false;
+        note_cache_control(caching, &h->value);
+        return is_refused;
+    case 'e':
+        if (is_named(h, "expires") && ngx_parse_http_time(h->value.data, h->value.len) > ngx_time())
+            caching->is_fresh = true;
+        return false;
+    default:
+        return false;
+    }
 }
 
 /* Hides what is not ours to pass on; says whether a shared cache may store the answer. */
@@ -94,12 +99,8 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
         ngx_table_elt_t *headers = part->elts;
         for (ngx_uint_t i = 0; i < part->nelts; i++) {
             ngx_table_elt_t *h = &headers[i];
-            if (h->hash == 0 || h->key.len == 0)
-                continue;
-            if (is_ours(h, is_refused))
+            if (h->hash != 0 && h->key.len > 0 && gives_way(&caching, h, is_refused))
                 h->hash = 0;
-            else
-                look(&caching, h);
         }
     }
     bool can_cache = (r->method & (NGX_HTTP_GET | NGX_HTTP_HEAD)) != 0;
@@ -111,15 +112,15 @@ static ngx_int_t filter(ngx_http_request_t *r)
     ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
         ngx_weir_settle(&one->base, r->headers_out.status);
-    if (record == NULL || record->base.is_dry || (record->lines.len == 0 && record->lists.len == 0))
+    if (record == NULL || record->base.is_dry || record->single.count + record->lists.count == 0)
         return next_filter(r);
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (prepare(r, is_refused) && !is_refused)
         return next_filter(r);
-    if (push_lines(r, record->lines) != NGX_OK)
+    if (push_all(r, record->single) != NGX_OK)
         return NGX_ERROR;
     for (; record != NULL; record = record->before)
-        if (push_lines(r, record->lists) != NGX_OK)
+        if (push_all(r, record->lists) != NGX_OK)
             return NGX_ERROR;
     return next_filter(r);
 }

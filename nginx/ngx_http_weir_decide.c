@@ -75,7 +75,7 @@ static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
     a.base.known = 0;
     a.has_user = false;
     a.scratch_used = 0;
-    if (ngx_weir_worker(a.base.main) == NULL)
+    if (!ngx_weir_has_worker(a.base.main))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     return decide(r, &a, stages);
 }

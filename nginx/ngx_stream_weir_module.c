@@ -139,7 +139,7 @@ static ngx_int_t preaccess(ngx_stream_session_t *s)
     a.connection = s->connection;
     a.main = ngx_stream_get_module_main_conf(s, ngx_stream_weir_module);
     a.known = 0;
-    return ngx_weir_worker(a.main) != NULL ? decide(&a, s) : NGX_ERROR;
+    return ngx_weir_has_worker(a.main) ? decide(&a, s) : NGX_ERROR;
 }
 
 static ngx_int_t give_back(ngx_stream_session_t *s)

@@ -123,8 +123,12 @@ ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main);
 /* main: NULL where there is no such block. */
 ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main);
 void ngx_weir_exit_process(ngx_cycle_t *cycle);
-/* This worker's; NULL where there is no memory for it. */
-ngx_weir_worker_t *ngx_weir_worker(ngx_weir_main_conf_t *main);
+ngx_int_t ngx_weir_open_worker(ngx_weir_main_conf_t *main);
+/* Whether there is what a worker decides with; only where memory was short is there not. */
+static ngx_inline bool ngx_weir_has_worker(ngx_weir_main_conf_t *main)
+{
+    return main->worker != NULL || ngx_weir_open_worker(main) == NGX_OK;
+}
 
 /* libweir's clock, read once while nginx's stands still. */
 static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
@@ -182,9 +186,9 @@ typedef struct {
     struct weir_ticket *tickets;
 } ngx_weir_record_t;
 
-/* Keeps a decision in a record of `len` bytes, zeroed beyond what is filled in here, with room for
- * `more_len` bytes at *more; it ends with the pool, by ngx_weir_end.  NULL: no memory.  Nothing is
- * kept of what a refusal took. */
+/* Keeps a decision in a record of `len` bytes, of which only ours are filled in, with room for
+ * `more_len` bytes (whole words) at *more; it ends with the pool, by ngx_weir_end.  NULL: no
+ * memory.  Nothing is kept of what a refusal took. */
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
                     size_t len, size_t more_len, u_char **more);
 /* The status of the answer is known. */

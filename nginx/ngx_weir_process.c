@@ -5,9 +5,12 @@
  * configuration, and a reload with bad rules changes nothing.  Each worker opens a session of its
  * own, and watches the rules by itself.
  *
- * Looking and compiling never happen in the event loop.  They are the work of the thread pool that
- * `threads=` names, or else of a thread that lives no longer than that: a pool's threads sleep, but
- * a process that has any pays with 2 to 3% for every system call on a descriptor.
+ * Rules are never compiled in the event loop.  That is the work of the thread pool that `threads=`
+ * names, or else of a thread that lives no longer than that: a pool's threads sleep, but a process
+ * that has any pays for it with every system call.  One that ever had any still pays a little, in
+ * the C library; so whether there are new rules is seen from the event loop, and as long as they do
+ * not change there is no thread.  Where files are so many or so far away that looking takes long,
+ * the thread looks.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_weir.h"
@@ -19,8 +22,9 @@
 #include <ngx_thread_pool.h>
 #endif
 
-#define WATCH_MS 2000 /* where the rules cannot say when to look again */
-#define POLL_MS 10    /* how often a thread is asked whether it is done */
+#define WATCH_MS 2000   /* where the rules cannot say when to look again */
+#define POLL_MS 10      /* how often a thread is asked whether it is done */
+#define LONG_NS 5000000 /* what looking may take of the event loop's time */
 
 /* Watching, in one worker. */
 typedef struct {
@@ -30,6 +34,8 @@ typedef struct {
     int timeout_ms;
     bool is_stepping;
     bool has_more; /* events came while it was stepping */
+    bool is_new;   /* there are new rules: the event loop has seen it */
+    bool is_far;   /* looking takes long */
     bool has_thread;
     pthread_t thread; /* while it is stepping, without a pool */
     _Atomic(bool) is_done;
@@ -126,27 +132,41 @@ ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main)
     return NGX_OK;
 }
 
-ngx_weir_worker_t *ngx_weir_worker(ngx_weir_main_conf_t *main)
+ngx_int_t ngx_weir_open_worker(ngx_weir_main_conf_t *main)
 {
     ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
-    if (main->worker != NULL)
-        return main->worker;
     ngx_weir_worker_t *worker = ngx_pcalloc(ngx_cycle->pool, sizeof(*worker));
     ngx_uint_t workers = core->worker_processes > 0 ? (ngx_uint_t)core->worker_processes : 1;
     if (worker == NULL || weir_session_open(&worker->session, main->engine) != 0)
-        return NULL;
+        return NGX_ERROR;
     worker->held_max = (main->queue_max + workers - 1) / workers;
     main->log = ngx_cycle->log;
     main->worker = worker;
-    return worker;
+    return NGX_OK;
 }
 
 /* ---- new rules ---- */
 
+/* Whether there are new rules. */
+static bool look(watch_t *w)
+{
+    uint64_t began_ns = weir_now(w->engine);
+    bool is_new = weir_watch_look(w->engine, &w->timeout_ms);
+    w->is_far = weir_now(w->engine) - began_ns > LONG_NS;
+    return is_new;
+}
+
+static void load(watch_t *w)
+{
+    if (weir_watch_load(w->engine) < 0 && w->timeout_ms <= 0)
+        w->timeout_ms = WATCH_MS; /* the engine has said what is wrong, and the old rules stay */
+}
+
+/* Away from the event loop. */
 static void step(watch_t *w)
 {
-    if (weir_watch_step(w->engine, &w->timeout_ms) < 0 && w->timeout_ms <= 0)
-        w->timeout_ms = WATCH_MS; /* the engine has said what is wrong, and the old rules stay */
+    if (w->is_new || look(w))
+        load(w);
 }
 
 static void begin_step(watch_t *w);
@@ -203,14 +223,36 @@ static void end_thread(watch_t *w)
     w->has_thread = false;
 }
 
+static bool has_pool(const watch_t *w)
+{
+#if (NGX_THREADS)
+    return w->pool != NULL;
+#else
+    (void)w;
+    return false;
+#endif
+}
+
+/* Whether a step has anything to do that the event loop should not. */
+static bool needs_thread(watch_t *w)
+{
+    bool is_far = w->is_far || has_pool(w);
+    w->is_new = !is_far && look(w);
+    return is_far || w->is_new;
+}
+
 static void begin_step(watch_t *w)
 {
     w->has_more = w->is_stepping;
     if (w->is_stepping)
         return;
-    w->is_stepping = true;
     if (w->timer.timer_set)
         ngx_del_timer(&w->timer);
+    if (!needs_thread(w)) {
+        end_step(w);
+        return;
+    }
+    w->is_stepping = true;
 #if (NGX_THREADS)
     if (w->pool != NULL && ngx_thread_task_post(w->pool, w->task) == NGX_OK)
         return;
@@ -293,7 +335,7 @@ ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main)
     bool is_worker = ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE;
     if (main == NULL || main->engine == NULL || !is_worker)
         return NGX_OK;
-    if (ngx_weir_worker(main) == NULL)
+    if (!ngx_weir_has_worker(main))
         return NGX_ERROR;
     return watch_rules(main, cycle);
 }

@@ -109,22 +109,40 @@ static void fill_numbers(ngx_weir_record_t *record, const struct weir_status *s)
         record->wait_s = weir_headers_wait_s(s);
 }
 
-/* Tickets, and what the tightest status says, from `behind` on; returns what comes after them. */
-static u_char *fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_count,
-                    const struct weir_decision *decision, const struct weir_status *s)
+/* Tickets, and what the tightest status says, at `behind` and after it. */
+static void fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_count,
+                 const struct weir_decision *decision, const struct weir_status *s)
 {
-    record->tickets = (struct weir_ticket *)(void *)behind;
-    ngx_event_t *ev = (ngx_event_t *)(void *)(record->tickets + ticket_count);
-    u_char *at = (u_char *)(ticket_count > 0 ? ev + 1 : ev);
-    for (uint32_t i = 0; record->ticket_count < ticket_count; i++)
-        if (decision->statuses[i].ticket.count > 0)
-            record->tickets[record->ticket_count++] = decision->statuses[i].ticket;
-    renew_often(record, ev);
-    if (s != NULL)
-        fill_numbers(record, s);
+    if (ticket_count > 0) {
+        record->tickets = (struct weir_ticket *)(void *)behind;
+        for (uint32_t i = 0; record->ticket_count < ticket_count; i++)
+            if (decision->statuses[i].ticket.count > 0)
+                record->tickets[record->ticket_count++] = decision->statuses[i].ticket;
+        ngx_event_t *ev = (ngx_event_t *)(void *)(record->tickets + ticket_count);
+        renew_often(record, ev);
+        behind = (u_char *)(ev + 1);
+    }
+    if (s == NULL)
+        return;
+    fill_numbers(record, s);
     record->rule.len = rule_len(s);
-    record->rule.data = at;
-    return record->rule.len > 0 ? ngx_cpymem(at, s->rule->id.ptr, record->rule.len) : at;
+    record->rule.data = behind;
+    if (record->rule.len > 0)
+        ngx_memcpy(behind, s->rule->id.ptr, record->rule.len);
+}
+
+/* As ngx_pool_cleanup_add() would, but with the record in one piece of memory with its cleanup:
+ * this is done for every request. */
+static void *add_cleanup(ngx_pool_t *pool, size_t len)
+{
+    ngx_pool_cleanup_t *cleanup = ngx_palloc(pool, sizeof(*cleanup) + len);
+    if (cleanup == NULL)
+        return NULL;
+    cleanup->handler = ngx_weir_end;
+    cleanup->data = cleanup + 1;
+    cleanup->next = pool->cleanup;
+    pool->cleanup = cleanup;
+    return cleanup->data;
 }
 
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
@@ -135,22 +153,21 @@ void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_de
     ngx_uint_t ticket_count = is_refused ? 0 : count_tickets(decision);
     size_t ticket_len =
         ticket_count * sizeof(struct weir_ticket) + (ticket_count > 0 ? sizeof(ngx_event_t) : 0);
-    ngx_pool_cleanup_t *cleanup =
-        ngx_pool_cleanup_add(pool, len + ticket_len + rule_len(tightest) + more_len);
-    if (cleanup == NULL || is_refused)
+    ngx_weir_record_t *record = add_cleanup(pool, len + ticket_len + rule_len(tightest) + more_len);
+    if (record == NULL || is_refused)
         release_all(a->main, decision); /* refused by one limit: nothing of the others */
-    if (cleanup == NULL)
+    if (record == NULL)
         return NULL;
-    ngx_weir_record_t *record = cleanup->data;
-    ngx_memzero(record, len);
-    record->main = a->main;
-    record->connection = a->connection;
-    record->is_dry = (unsigned)a->place->dry_run;
-    record->verdict = is_refused         ? NGX_WEIR_REJECTED
-                      : tightest != NULL ? NGX_WEIR_PASSED
-                                         : NGX_WEIR_BYPASSED;
-    *more = fill(record, (u_char *)record + len, ticket_count, decision, tightest);
-    cleanup->handler = ngx_weir_end;
+    *record = (ngx_weir_record_t){
+        .main = a->main,
+        .connection = a->connection,
+        .is_dry = (unsigned)a->place->dry_run,
+        .verdict = is_refused         ? NGX_WEIR_REJECTED
+                   : tightest != NULL ? NGX_WEIR_PASSED
+                                      : NGX_WEIR_BYPASSED,
+    };
+    *more = (u_char *)record + len;
+    fill(record, *more + more_len, ticket_count, decision, tightest);
     return record;
 }
 

@@ -41,7 +41,7 @@ struct weir_session;
 
 enum weir_level { WEIR_LEVEL_ERROR, WEIR_LEVEL_WARNING, WEIR_LEVEL_INFO };
 
-/* Called with one line of text without a newline; from weir_open() and weir_watch_step() only. */
+/* Called with one line of text without a newline; from weir_open() and weir_watch_...() only. */
 typedef void (*weir_log_fn)(void *ctx, enum weir_level level, const char *line);
 
 struct weir_options {
@@ -150,6 +150,16 @@ WEIR_API WEIR_MUST_CHECK int weir_dialects_read(struct weir_str text, uint32_t *
 WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                              const struct weir_decision *decision, uint64_t now_ns);
 
+/* The same for who puts its own lines together: names, which are ours, and values, which are
+ * written to `values` one behind the other.  Returns how many headers there are. */
+struct weir_header {
+    struct weir_str name, value;
+};
+#define WEIR_HEADERS_MAX 8
+WEIR_API uint32_t weir_headers_split(struct weir_header to[WEIR_HEADERS_MAX],
+                                     char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
+                                     const struct weir_decision *decision, uint64_t now_ns);
+
 /* The status that speaks for all; NULL where no limit applied. */
 WEIR_API const struct weir_status *weir_headers_tightest(const struct weir_decision *decision);
 /* Seconds that a refusal tells its client to wait. */
@@ -164,6 +174,10 @@ WEIR_API size_t weir_refusal(char *to, size_t cap, enum weir_refusal_body kind, 
  * logged.  It returns 1 where new rules were published, 0 where not, or an error. */
 WEIR_API int weir_watch_fd(struct weir *w);
 WEIR_API WEIR_MUST_CHECK int weir_watch_step(struct weir *w, int *timeout_ms);
+/* A step by halves, for who must not wait: look() asks the file system, says whether there are new
+ * rules, and is quick; load() does the rest, in another thread if need be. */
+WEIR_API WEIR_MUST_CHECK bool weir_watch_look(struct weir *w, int *timeout_ms);
+WEIR_API WEIR_MUST_CHECK int weir_watch_load(struct weir *w);
 
 struct weir_rule_stats {
     struct weir_rule_info info; /* borrowed until the callback returns */

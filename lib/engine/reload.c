@@ -23,7 +23,7 @@ static uint64_t monotonic_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-static int reload(struct weir *w)
+int weir_watch_load(struct weir *w)
 {
     struct weir_rules *rules = NULL;
     struct weir_rules_options how = {
@@ -71,7 +71,7 @@ static void notice_slow_regexes(struct weir *w)
     weir_publish_return(w, p);
 }
 
-int weir_watch_step(struct weir *w, int *timeout_ms)
+bool weir_watch_look(struct weir *w, int *timeout_ms)
 {
     notice_unlinked(w);
     notice_slow_regexes(w);
@@ -80,5 +80,10 @@ int weir_watch_step(struct weir *w, int *timeout_ms)
     bool has_changed = w->watch && weir_rules_watch_step(w->watch, monotonic_ms(), timeout_ms);
     if (*timeout_ms > SEEN_EVERY_MS)
         *timeout_ms = SEEN_EVERY_MS;
-    return has_changed ? reload(w) : 0;
+    return has_changed;
+}
+
+int weir_watch_step(struct weir *w, int *timeout_ms)
+{
+    return weir_watch_look(w, timeout_ms) ? weir_watch_load(w) : 0;
 }

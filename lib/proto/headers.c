@@ -103,24 +103,47 @@ uint64_t weir_headers_wait_s(const struct weir_status *s)
 
 /* ---- headers ---- */
 
-#define PUT_LINE(to, name, number)                                                                 \
-    do {                                                                                           \
-        WEIR_TEXT_PUT((to), name ": ");                                                            \
-        weir_text_put_number((to), (number));                                                      \
-        WEIR_TEXT_PUT((to), "\r\n");                                                               \
-    } while (0)
+/* Headers while they are written: as lines, or values only, each noted with its name. */
+struct telling {
+    struct weir_text text;
+    struct weir_header *headers; /* NULL: lines */
+    uint32_t count;
+};
 
-static void put_legacy(struct weir_text *to, uint32_t dialects, const struct weir_status *s,
-                       bool is_refused, uint64_t now_ns)
+static inline void note(struct telling *to, struct weir_str name, const char *value)
 {
-    PUT_LINE(to, "X-Ratelimit-Limit", s->limit);
-    PUT_LINE(to, "X-Ratelimit-Remaining", s->remaining);
+    to->headers[to->count++] = (struct weir_header){
+        .name = name,
+        .value = {.ptr = value, .len = (size_t)(to->text.at - value)},
+    };
+}
+
+/* put: what writes the value. */
+#define PUT_HEADER(to, name, put)                                                                  \
+    do {                                                                                           \
+        if (!(to)->headers)                                                                        \
+            WEIR_TEXT_PUT(&(to)->text, name ": ");                                                 \
+        const char *value_ = (to)->text.at;                                                        \
+        put;                                                                                       \
+        if ((to)->headers)                                                                         \
+            note((to), WEIR_STR(name), value_);                                                    \
+        else                                                                                       \
+            WEIR_TEXT_PUT(&(to)->text, "\r\n");                                                    \
+    } while (0)
+#define PUT_NUMBER(to, name, number)                                                               \
+    PUT_HEADER((to), name, weir_text_put_number(&(to)->text, (number)))
+
+static inline void put_legacy(struct telling *to, uint32_t dialects, const struct weir_status *s,
+                              bool is_refused, uint64_t now_ns)
+{
+    PUT_NUMBER(to, "X-Ratelimit-Limit", s->limit);
+    PUT_NUMBER(to, "X-Ratelimit-Remaining", s->remaining);
     if (dialects & WEIR_DIALECT_RESET_EPOCH)
-        PUT_LINE(to, "X-Ratelimit-Reset", whole_s(now_ns + s->reset_after_ns));
+        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(now_ns + s->reset_after_ns));
     else if (dialects & WEIR_DIALECT_RESET_DELTA)
-        PUT_LINE(to, "X-Ratelimit-Reset", whole_s(s->reset_after_ns));
+        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(s->reset_after_ns));
     if (is_refused)
-        PUT_LINE(to, "X-Ratelimit-Retry-After", weir_headers_wait_s(s));
+        PUT_NUMBER(to, "X-Ratelimit-Retry-After", weir_headers_wait_s(s));
 }
 
 static struct weir_str name_of(const struct weir_status *s)
@@ -196,18 +219,15 @@ static void put_list(struct weir_text *to, const struct weir_decision *decision,
     weir_text_put(to, (struct weir_str){.ptr = space, .len = (size_t)(whole - space)});
 }
 
-static void put_ietf(struct weir_text *to, const struct weir_decision *decision,
+static void put_ietf(struct telling *to, const struct weir_decision *decision,
                      const struct weir_status *tightest)
 {
-    WEIR_TEXT_PUT(to, "RateLimit-Policy: ");
-    put_list(to, decision, tightest, put_policy);
-    WEIR_TEXT_PUT(to, "\r\nRateLimit: ");
-    put_list(to, decision, tightest, put_left);
-    WEIR_TEXT_PUT(to, "\r\n");
+    PUT_HEADER(to, "RateLimit-Policy", put_list(&to->text, decision, tightest, put_policy));
+    PUT_HEADER(to, "RateLimit", put_list(&to->text, decision, tightest, put_left));
 }
 
-void weir_headers_write(struct weir_text *to, uint32_t dialects,
-                        const struct weir_decision *decision, uint64_t now_ns)
+static inline void put_headers(struct telling *to, uint32_t dialects,
+                               const struct weir_decision *decision, uint64_t now_ns)
 {
     const uint32_t trio = WEIR_DIALECT_LEGACY | WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA;
     const struct weir_status *s = dialects ? weir_headers_tightest(decision) : NULL;
@@ -217,9 +237,17 @@ void weir_headers_write(struct weir_text *to, uint32_t dialects,
     if (s && (dialects & WEIR_DIALECT_IETF_11))
         put_ietf(to, decision, s);
     if (s && is_refused)
-        PUT_LINE(to, "Retry-After", weir_headers_wait_s(s));
+        PUT_NUMBER(to, "Retry-After", weir_headers_wait_s(s));
     if (is_refused)
-        WEIR_TEXT_PUT(to, "Cache-Control: no-store\r\n");
+        PUT_HEADER(to, "Cache-Control", WEIR_TEXT_PUT(&to->text, "no-store"));
+}
+
+void weir_headers_write(struct weir_text *to, uint32_t dialects,
+                        const struct weir_decision *decision, uint64_t now_ns)
+{
+    struct telling telling = {.text = *to};
+    put_headers(&telling, dialects, decision, now_ns);
+    *to = telling.text;
 }
 
 size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
@@ -228,6 +256,15 @@ size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
     struct weir_text text = weir_text_in(to, WEIR_HEADERS_LEN_MAX);
     weir_headers_write(&text, dialects, decision, now_ns);
     return weir_text_len(&text);
+}
+
+uint32_t weir_headers_split(struct weir_header to[WEIR_HEADERS_MAX],
+                            char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
+                            const struct weir_decision *decision, uint64_t now_ns)
+{
+    struct telling telling = {.text = weir_text_in(values, WEIR_HEADERS_LEN_MAX), .headers = to};
+    put_headers(&telling, dialects, decision, now_ns);
+    return telling.count;
 }
 
 /* ---- the body of a refusal ---- */

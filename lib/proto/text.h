@@ -49,23 +49,45 @@ static inline void weir_text_put_char(struct weir_text *text, char c)
     weir_text_put(text, (struct weir_str){.ptr = &c, .len = 1});
 }
 
+/* How many digits a number has: its bits tell but for one, and the power of ten decides. */
+static inline uint32_t weir_text_digits(uint64_t number)
+{
+#define TEN(zeros) UINT64_C(1##zeros)
+#define TENS(zeros) TEN(zeros), TEN(zeros##0), TEN(zeros##00), TEN(zeros##000), TEN(zeros##0000)
+    static const uint64_t powers[] = {0,
+                                      TENS(0),
+                                      TENS(000000),
+                                      TENS(00000000000),
+                                      TEN(0000000000000000),
+                                      TEN(00000000000000000),
+                                      TEN(000000000000000000),
+                                      TEN(0000000000000000000)};
+#undef TENS
+#undef TEN
+    uint32_t bits = 64 - (uint32_t)__builtin_clzll(number | 1);
+    uint32_t least = bits * 1233 >> 12; /* log10(2), rounded down */
+    return least + (number >= powers[least]);
+}
+
 static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
 {
     static const char pairs[] =
         "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
         "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
         "8081828384858687888990919293949596979899";
-    char digits[20];
-    size_t at = sizeof(digits);
-    while (number >= 100) {
-        at -= 2;
-        memcpy(digits + at, pairs + 2 * (number % 100), 2);
-        number /= 100;
+    uint32_t digits = weir_text_digits(number);
+    if (digits > (size_t)(text->end - text->at)) {
+        text->has_overflowed = true;
+        return;
     }
-    if (number >= 10)
-        digits[--at] = (char)('0' + number % 10), number /= 10;
-    digits[--at] = (char)('0' + number);
-    weir_text_put(text, (struct weir_str){.ptr = digits + at, .len = sizeof(digits) - at});
+    char *to = text->at += digits;
+    for (; number > UINT32_MAX; digits -= 2, number /= 100)
+        memcpy(to -= 2, pairs + 2 * (number % 100), 2);
+    uint32_t rest = (uint32_t)number; /* divided faster */
+    for (; digits > 1; digits -= 2, rest /= 100)
+        memcpy(to -= 2, pairs + 2 * (rest % 100), 2);
+    if (digits == 1)
+        to[-1] = (char)('0' + rest);
 }
 
 /* The inside of a JSON string: quotes, backslashes and control bytes are escaped. */

@@ -133,6 +133,32 @@ static void without_a_limit_there_is_nothing_to_tell(void **state)
     assert_string_equal(written(0, &over, 1, WEIR_CODE_OVER_LIMIT), "Cache-Control: no-store\r\n");
 }
 
+/* The headers that are names and values, put together, are the lines. */
+static void headers_come_as_pairs_too(void **state)
+{
+    (void)state;
+    static const uint32_t dialects[] = {0, WEIR_DIALECT_LEGACY, WEIR_DIALECT_IETF_11,
+                                        WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_IETF_11};
+    struct weir_status s[] = {allowed(100, 42), refused(90 * S)};
+    for (size_t i = 0; i < 2 * sizeof(dialects) / sizeof(dialects[0]); i++) {
+        enum weir_code code = i % 2 ? WEIR_CODE_OVER_LIMIT : WEIR_CODE_OK;
+        struct weir_decision decision = {.overall = code, .status_count = 1, .statuses = &s[i % 2]};
+        struct weir_header headers[WEIR_HEADERS_MAX];
+        char values[WEIR_HEADERS_LEN_MAX], lines[WEIR_HEADERS_LEN_MAX];
+        struct weir_text text = weir_text_in(lines, sizeof(lines));
+        uint32_t count = weir_headers_split(headers, values, dialects[i / 2], &decision, NOW);
+        assert_in_range(count, 0, WEIR_HEADERS_MAX);
+        for (uint32_t k = 0; k < count; k++) {
+            weir_text_put(&text, headers[k].name);
+            WEIR_TEXT_PUT(&text, ": ");
+            weir_text_put(&text, headers[k].value);
+            WEIR_TEXT_PUT(&text, "\r\n");
+        }
+        weir_text_put_char(&text, '\0');
+        assert_string_equal(lines, written(dialects[i / 2], &s[i % 2], 1, code));
+    }
+}
+
 static void resets_are_told_as_chosen(void **state)
 {
     (void)state;
@@ -229,6 +255,7 @@ int main(void)
         cmocka_unit_test(the_tightest_limit_speaks),
         cmocka_unit_test(what_is_in_shadow_is_not_told),
         cmocka_unit_test(without_a_limit_there_is_nothing_to_tell),
+        cmocka_unit_test(headers_come_as_pairs_too),
         cmocka_unit_test(resets_are_told_as_chosen),
         cmocka_unit_test(the_ietf_pair_has_all_limits_the_tightest_first),
         cmocka_unit_test(a_long_list_ends_with_a_whole_item),
