@@ -53,4 +53,8 @@
 #define WEIR_REDIS_NODES_MAX 65536 /* things in one reply */
 #define WEIR_REDIS_UNREAD_MAX (8u << 20) /* bytes of replies that are not whole yet */
 
+#define WEIR_RULES_DB_TEXT_MAX (4u << 20) /* bytes of one domain's rules in a rules database */
+#define WEIR_RULES_DB_SET_MAX (64u << 20) /* of all of them together */
+#define WEIR_RULES_DB_WORDS_MAX 1024      /* bytes of who made a change, and of why */
+
 #endif

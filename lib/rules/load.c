@@ -120,14 +120,22 @@ int weir_rules_load(struct weir_rules **out, const struct weir_rules_options *op
     return load_end(load, options, err, out);
 }
 
+int weir_rules_load_texts(struct weir_rules **out, const struct weir_rules_text *texts,
+                          uint32_t count, const struct weir_rules_options *options)
+{
+    struct load *load = load_new();
+    int err = 0;
+    if (!load)
+        return WEIR_ERR_NOMEM;
+    for (uint32_t i = 0; i < count && err == 0; i++)
+        err = load_text(load, texts[i].name, NULL, texts[i].text) ? 0 : WEIR_ERR_NOMEM;
+    return load_end(load, options, err, out);
+}
+
 int weir_rules_load_text(struct weir_rules **out, struct weir_str text, const char *name,
                          const struct weir_rules_options *options)
 {
-    struct load *load = load_new();
-    if (!load)
-        return WEIR_ERR_NOMEM;
-    int err = load_text(load, name, NULL, text) ? 0 : WEIR_ERR_NOMEM;
-    return load_end(load, options, err, out);
+    return weir_rules_load_texts(out, &(const struct weir_rules_text){name, text}, 1, options);
 }
 
 void weir_rules_free(struct weir_rules *rules)

@@ -23,6 +23,11 @@ bool weir_domain_is_atomic(const struct weir_domain *domain)
     return domain->is_atomic;
 }
 
+const struct weir_domain *weir_rules_domain_at(const struct weir_rules *rules, uint32_t number)
+{
+    return number < rules->domain_count ? &rules->domains[number] : NULL;
+}
+
 struct weir_str weir_domain_name(const struct weir_domain *domain)
 {
     return domain->name;

@@ -118,8 +118,18 @@ WEIR_MUST_CHECK int weir_rules_load(struct weir_rules **out,
 WEIR_MUST_CHECK int weir_rules_load_text(struct weir_rules **out, struct weir_str text,
                                          const char *name,
                                          const struct weir_rules_options *options);
+/* The same from several, as if they were the files of one directory. */
+struct weir_rules_text {
+    const char *name; /* in messages */
+    struct weir_str text;
+};
+WEIR_MUST_CHECK int weir_rules_load_texts(struct weir_rules **out,
+                                          const struct weir_rules_text *texts, uint32_t count,
+                                          const struct weir_rules_options *options);
 void weir_rules_free(struct weir_rules *rules);
 
+/* Domains by number, from 0; NULL past the last. */
+const struct weir_domain *weir_rules_domain_at(const struct weir_rules *rules, uint32_t number);
 const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, struct weir_str name);
 /* `atomic:` of the domain: a refused request consumes nothing anywhere. */
 bool weir_domain_is_atomic(const struct weir_domain *domain);

@@ -8,8 +8,8 @@ import pytest
 
 from weir_cli import DONE, ROOT, USAGE, WORLD, rules_file, weir
 
-COMMANDS = ["check", "explain", "replay", "table", "bench", "demo"]
-COMING = ["tune", "top", "rules", "fetch", "export"]
+COMMANDS = ["check", "explain", "replay", "table", "rules", "bench", "demo"]
+COMING = ["tune", "top", "fetch", "export"]
 
 
 def test_help_names_every_command_and_fits_a_screen():

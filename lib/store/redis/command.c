@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "store/redis/script.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 /* "*3\r\n", "$11\r\n" */
@@ -20,13 +21,6 @@ static void put_bulk(struct weir_buf *out, struct weir_str bytes)
     put_size(out, '$', bytes.len);
     weir_buf_add(out, bytes);
     weir_buf_add(out, WEIR_STR("\r\n"));
-}
-
-static void put_number(struct weir_buf *out, uint32_t number)
-{
-    char text[16];
-    int len = snprintf(text, sizeof(text), "%u", (unsigned)number);
-    put_bulk(out, (struct weir_str){.ptr = text, .len = (size_t)len});
 }
 
 /* The mode, and in tests the time. */
@@ -53,7 +47,7 @@ void weir_redis_put_call(struct weir_buf *out, enum weir_redis_how how,
         put_bulk(out, WEIR_STR("EVALSHA"));
         put_bulk(out, weir_str_of(weir_redis_script_sha1));
     }
-    put_number(out, call->count);
+    weir_redis_put_number(out, call->count);
     for (uint32_t i = 0; i < call->count; i++)
         put_bulk(out, call->counters[i].key);
     put_head(out, call);
@@ -80,4 +74,32 @@ void weir_redis_put_command(struct weir_buf *out, const struct weir_str *args, u
     put_size(out, '*', count);
     for (uint32_t i = 0; i < count; i++)
         put_bulk(out, args[i]);
+}
+
+void weir_redis_put_begin(struct weir_buf *out, size_t count)
+{
+    put_size(out, '*', count);
+}
+
+void weir_redis_put_text(struct weir_buf *out, struct weir_str text)
+{
+    put_bulk(out, text);
+}
+
+void weir_redis_put_number(struct weir_buf *out, uint64_t number)
+{
+    char text[24];
+    int len = snprintf(text, sizeof(text), "%" PRIu64, number);
+    put_bulk(out, (struct weir_str){.ptr = text, .len = (size_t)len});
+}
+
+void weir_redis_put_parts(struct weir_buf *out, const struct weir_str *parts, uint32_t count)
+{
+    size_t len = 0;
+    for (uint32_t i = 0; i < count; i++)
+        len += parts[i].len;
+    put_size(out, '$', len);
+    for (uint32_t i = 0; i < count; i++)
+        weir_buf_add(out, parts[i]);
+    weir_buf_add(out, WEIR_STR("\r\n"));
 }

@@ -39,4 +39,11 @@ void weir_redis_put_load(struct weir_buf *out, enum weir_redis_how how);
 /* Any command. */
 void weir_redis_put_command(struct weir_buf *out, const struct weir_str *args, uint32_t count);
 
+/* The same step by step: so many arguments, then each of them. */
+void weir_redis_put_begin(struct weir_buf *out, size_t count);
+void weir_redis_put_text(struct weir_buf *out, struct weir_str text);
+void weir_redis_put_number(struct weir_buf *out, uint64_t number);
+/* One argument that is made of several parts. */
+void weir_redis_put_parts(struct weir_buf *out, const struct weir_str *parts, uint32_t count);
+
 #endif
