@@ -20,8 +20,8 @@
 #define NOT_GIVEN UINT64_MAX
 
 struct settings {
-    const char *store, *prefix;
-    const char *store_ca, *store_cert, *store_key;
+    const char *store, *store_prefix;
+    const char *store_tls_ca, *store_tls_cert, *store_tls_key;
     uint64_t if_version, version;
     const char *message, *who, *output;
     bool json;
@@ -100,7 +100,7 @@ static enum cli_exit get_all(struct job *job)
 
 static enum cli_exit get(struct job *job)
 {
-    struct weir_redis_rules_entry entry;
+    struct weir_redis_rules_entry entry = {0};
     if (job->arg_count == 0)
         return get_all(job);
     struct weir_str domain = weir_str_of(job->args[0]);
@@ -393,7 +393,9 @@ static enum cli_exit run(const void *given, const struct cli_operands *operands)
         return CLI_USAGE;
     const struct weir_redis_wire_options options = {
         .url = set->store != NULL ? set->store : getenv("WEIR_RULES_STORE"),
-        .tls = {.ca_path = set->store_ca, .cert_path = set->store_cert, .key_path = set->store_key},
+        .tls = {.ca_path = set->store_tls_ca,
+                .cert_path = set->store_tls_cert,
+                .key_path = set->store_tls_key},
         .timeout_ms = TIMEOUT_MS,
     };
     struct job job = {.set = set, .args = operands->at + 1, .arg_count = operands->count - 1};
@@ -402,7 +404,7 @@ static enum cli_exit run(const void *given, const struct cli_operands *operands)
                      "database is: redis://HOST");
         return CLI_USAGE;
     }
-    int err = weir_rules_db_new(&job.db, &options, set->prefix, why, sizeof(why));
+    int err = weir_rules_db_new(&job.db, &options, set->store_prefix, why, sizeof(why));
     if (err != 0) {
         cli_complain("--store: %s", why);
         return err == WEIR_ERR_INVALID ? CLI_USAGE : CLI_WORLD;
@@ -415,21 +417,20 @@ static enum cli_exit run(const void *given, const struct cli_operands *operands)
 }
 
 static const struct cli_option options[] = {
-    CLI_OPTION(CLI_TEXT, store, "URL",
-               "where the database is: redis://, rediss://, redis-cluster://, redis-sentinel:// or "
-               "unix:PATH; default: WEIR_RULES_STORE in the environment"),
-    CLI_OPTION(CLI_TEXT, prefix, "TEXT", "of all its keys (weir:)"),
+    CLI_OPTION(
+        CLI_TEXT, store, "URL",
+        "where the database is: redis://HOST:PORT and the like; else WEIR_RULES_STORE in the "
+        "environment says it"),
+    CLI_OPTION(CLI_TEXT, store_prefix, "WORDS", "of all its keys (weir:)"),
     CLI_OPTION(CLI_COUNT, if_version, "N",
-               "put, rollback, delete: only if the domain is at this version; 0: only if it is not "
-               "there",
-               .most = INT64_MAX),
+               "change it only if it is at this version; 0: if it is not there", .most = INT64_MAX),
     CLI_OPTION(CLI_COUNT, version, "N", "get: as it was then", .least = 1, .most = INT64_MAX),
     CLI_OPTION(CLI_TEXT, message, "WORDS", "why this change is made; history shows it"),
     CLI_OPTION(CLI_TEXT, who, "NAME", "who makes it; default: user@host"),
     CLI_OPTION(CLI_TEXT, output, "DIR", "get without DOMAIN: where to write a file for each"),
-    CLI_OPTION(CLI_TEXT, store_ca, "PATH", "rediss://: authorities, PEM, instead of the system's"),
-    CLI_OPTION(CLI_TEXT, store_cert, "PATH", "rediss://: our certificate, PEM"),
-    CLI_OPTION(CLI_TEXT, store_key, "PATH", "rediss://: its private key, PEM"),
+    CLI_OPTION(CLI_TEXT, store_tls_ca, "PATH", "rediss://: authorities, PEM"),
+    CLI_OPTION(CLI_TEXT, store_tls_cert, "PATH", "rediss://: our certificate, PEM"),
+    CLI_OPTION(CLI_TEXT, store_tls_key, "PATH", "rediss://: its private key, PEM"),
     CLI_OPTION(CLI_FLAG, json, NULL, "print one object instead of text"),
 };
 
@@ -448,7 +449,8 @@ const struct cli_command cli_command_rules = {
     .option_count = CLI_COUNT_OF(options),
     .operands_min = 1,
     .operands_max = SIZE_MAX,
-    .defaults = &(const struct settings){.prefix = WEIR_RULES_DB_PREFIX, .if_version = NOT_GIVEN},
+    .defaults =
+        &(const struct settings){.store_prefix = WEIR_RULES_DB_PREFIX, .if_version = NOT_GIVEN},
     .settings_len = sizeof(struct settings),
     .run = run,
 };

@@ -266,7 +266,7 @@ int weir_rules_db_rollback(struct weir_rules_db *db, const struct weir_rules_db_
                            uint64_t version, struct weir_redis_rules_result *result,
                            struct weir_redis_rules_step *steps)
 {
-    struct weir_redis_rules_entry entry;
+    struct weir_redis_rules_entry entry = {.text = WEIR_STR("")};
     struct weir_redis_rules_change change = order->changes[0];
     struct weir_rules_db_order back = *order;
     int found = weir_rules_db_get(db, change.domain, version, &entry);

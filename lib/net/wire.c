@@ -41,7 +41,7 @@ static const char *load_files(SSL_CTX *ctx, const struct weir_wire_tls *tls)
 }
 
 /* The name that the certificate must bear: a host, or an address. */
-static bool expect_name(SSL *ssl, const char *host)
+static bool expect_name(SSL *ssl, char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
     if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)

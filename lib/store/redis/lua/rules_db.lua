@@ -21,7 +21,7 @@ end
 
 -- What is sent of one version; weir_redis_rules_entry reads it.
 local function entry_of(fields, text)
-    return {fields.version or '', fields.time or '', fields.who or '', fields.why or '', fields.sha256 or '',
+    return {fields.version or '0', fields.time or '0', fields.who or '', fields.why or '', fields.sha256 or '',
             tostring(#(fields.text or '')), fields.deleted or '', text}
 end
 
@@ -90,6 +90,12 @@ local function objection(key, change)
     return nil
 end
 
+-- Whether a domain is what it is to become.
+local function is_unchanged(key, change)
+    return change.deletes == '0' and call('HSTRLEN', key, 'text') == #change.text and
+           call('HGET', key, 'sha256') == change.sha256 and call('HGET', key, 'text') == change.text
+end
+
 local function apply(keys, at, change, common)
     local deleted = change.deletes == '1'
     call('XADD', keys[at + 1], 'MAXLEN', HISTORY_MAX, common.version .. '-0', 'version', common.version,
@@ -123,13 +129,13 @@ function ops.change(keys, args)
         if no then
             return no
         end
-        local before = call('HMGET', keys[at], 'version', 'sha256')
-        if change.deletes == '1' or before[2] ~= change.sha256 then
+        local before = call('HGET', keys[at], 'version') or '0'
+        if not is_unchanged(keys[at], change) then
             changes[#changes + 1] = change
         end
         change.after = #answer + 2  -- where the answer says which version it has now
-        answer[#answer + 1] = before[1] or '0'
-        answer[#answer + 1] = before[1] or '0'
+        answer[#answer + 1] = before
+        answer[#answer + 1] = before
     end
     if #changes == 0 then
         return answer
