@@ -1,6 +1,6 @@
 # The front door.  Every target first installs what is missing (tools/setup), then calls meson or a
 # script; nothing is decided here.
-.PHONY: help build run test bench agree lint format fuzz soak coverage install clean
+.PHONY: help build run test bench agree chaos lint format fuzz soak coverage install clean
 .DEFAULT_GOAL := help
 
 help:     ## this list
@@ -20,6 +20,9 @@ bench: build ## speed and memory beside what is promised; 20 minutes, or PART=gr
 
 agree: build ## the scripts in Redis against the table, a million requests of each kind; 4 minutes
 	@WEIR_TEST_SCALE=50 build/tests/stress_redis_agree
+
+chaos: build ## several nodes, a Redis that fails in every way, at length; 20 minutes, or PART=frozen
+	@WEIR_CHAOS=long /usr/bin/python3 -m pytest -q --tb=short -p no:cacheprovider tests/chaos $(PART:%=-k %)
 
 lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, sizes
 	@tools/setup build test lint && tools/lint

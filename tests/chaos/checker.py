@@ -34,6 +34,7 @@ class Limit:
     buckets: int = 1
     refill: str = "continuous"
     rounding: str = "down"
+    on_store_error: str | None = None
 
     @property
     def window_ns(self):
@@ -52,6 +53,7 @@ class Limit:
         words += [f"burst: {self.burst}"] * (self.burst is not None) + [f"buckets: {self.buckets}"] * (self.buckets > 1)
         words += [f"refill: {self.refill}"] * (self.refill != "continuous")
         words += [f"rounding: {self.rounding}"] * (self.rounding != "down")
+        words += [f"on_store_error: {self.on_store_error}"] * (self.on_store_error is not None)
         words += ["count_rejected: false"] * (self.algorithm == "fixed_window")
         return "{" + ", ".join(words) + "}"
 

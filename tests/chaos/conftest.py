@@ -7,3 +7,9 @@ import sys
 
 for suite in "conformance", "e2e":
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / suite))
+
+
+def pytest_terminal_summary(terminalreporter):
+    import figures
+    for line in figures.lines():
+        terminalreporter.write_line(line)

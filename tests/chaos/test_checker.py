@@ -13,22 +13,12 @@ import checker
 import history
 import pytest
 from checker import NS, Limit
+from fleet_rig import LIMITS
 from weir_cli import DONE, WEIR
 
 SEED = int(os.environ.get("WEIR_SEED") or random.randrange(2**32))
 US = 1000
 BEGIN = 1_700_000_000 * NS + 130 * 1_000_000        # not at the edge of a window
-LIMITS = {
-    "fixed": Limit("fixed_window", 50),
-    "slide": Limit("sliding_window_counter", 50),
-    "slide up": Limit("sliding_window_counter", 50, rounding="up"),
-    "sub": Limit("sliding_window_counter", 50, buckets=5),
-    "log": Limit("sliding_window_log", 50),
-    "bucket": Limit("token_bucket", 50, burst=20),
-    "tick": Limit("token_bucket", 50, burst=80, refill="interval"),
-    "leaky": Limit("leaky_bucket", 50, burst=20),
-    "slots": Limit("concurrency", 50, window_s=1),
-}
 
 
 def instants(rng, seconds=6):

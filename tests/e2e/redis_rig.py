@@ -159,6 +159,21 @@ class Server:
         self.kill()
 
 
+class Group:
+    """Several servers, closed together, even if not all could be made: make() is the subclass's, and puts them on self.stack."""
+
+    def __init__(self, *args, **more):
+        with contextlib.ExitStack() as self.stack:
+            self.make(*args, **more)
+            self.stack = self.stack.pop_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stack.close()
+
+
 def with_replicas(stack, folder, count=1, *settings):
     """(master, replicas): servers that are closed with the stack (contextlib.ExitStack)."""
     settings = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *settings)

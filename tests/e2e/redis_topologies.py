@@ -14,7 +14,7 @@ import secrets
 import subprocess
 
 import redis
-from redis_rig import Server, wait_for, with_replicas
+from redis_rig import Group, Server, wait_for, with_replicas
 from service import free_port, wait_until
 
 SLOTS = 16384
@@ -49,18 +49,10 @@ class ClusterNode(Server):
             return False
 
 
-class Cluster:
+class Cluster(Group):
     """Masters, each with a replica.  Slots are dealt out evenly, in the order of the masters."""
 
-    def __init__(self, folder, masters=3, replicas=True, settings=()):
-        self.stack = contextlib.ExitStack()
-        try:
-            self._make(folder, masters, replicas, settings)
-        except BaseException:
-            self.stack.close()
-            raise
-
-    def _make(self, folder, masters, replicas, settings):
+    def make(self, folder, masters=3, replicas=True, settings=()):
         count = masters * 2 if replicas else masters
         self.nodes = [self.stack.enter_context(ClusterNode(folder / f"node{i}", *settings)) for i in range(count)]
         self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
@@ -111,33 +103,19 @@ class Cluster:
         for node in (target, source, *(one for one in self.masters if one not in (source, target))):
             node.cluster("SETSLOT", slot, "NODE", target.id)
 
-    def close(self):
-        self.stack.close()
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
-class Sentinels:
+class Sentinels(Group):
     """Three sentinels that know each other from the start, and what they watch over, called `weir`."""
 
     NAME, COUNT = "weir", 3
 
-    def __init__(self, folder, replicas=2, settings=()):
-        self.stack = contextlib.ExitStack()
-        try:
-            self.master, self.replicas = with_replicas(self.stack, folder, replicas, *settings)
-            self.servers = [self.master, *self.replicas]
-            self.members = [(free_port(), secrets.token_hex(20)) for _ in range(self.COUNT)]
-            for i in range(self.COUNT):
-                self._start(folder / f"sentinel{i}", i)
-            wait_until(self._is_settled, "the sentinels")
-        except BaseException:
-            self.stack.close()
-            raise
+    def make(self, folder, replicas=2, settings=()):
+        self.master, self.replicas = with_replicas(self.stack, folder, replicas, *settings)
+        self.servers = [self.master, *self.replicas]
+        self.members = [(free_port(), secrets.token_hex(20)) for _ in range(self.COUNT)]
+        for i in range(self.COUNT):
+            self._start(folder / f"sentinel{i}", i)
+        wait_until(self._is_settled, "the sentinels")
 
     def _start(self, folder, i):
         folder.mkdir()
@@ -181,12 +159,3 @@ class Sentinels:
         """Until another leads; returns it."""
         wait_until(lambda: self.current() is not dead and self.current().accepts_writes(), "the failover", FAILOVER_S)
         return self.current()
-
-    def close(self):
-        self.stack.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()

@@ -1,0 +1,101 @@
+"""A trial: a load on a fleet, with a fault in the middle of it, and what must be true of it afterwards.
+
+The rules are such that the answer tells who gave it:
+
+    open      a limit that is used up: refused by the store, let through without it
+    closed    a limit that nobody reaches: let through by the store, refused without it
+    local     the same: let through always, and after healing the store has counted every one
+    share     a limit that is soon used up: without the store, each node lets its share of it through
+
+Times are told, not judged, unless this is `make chaos` (WEIR_CHAOS=long): this machine may be busy.
+SPDX-License-Identifier: Apache-2.0
+"""
+import time
+
+import history
+from checker import Limit
+from fleet_rig import DEADLINE_MS, IS_LONG, LONG_WINDOW_S, counted, quick
+from history import OK, OVER
+from service import wait_until
+
+PLENTY, NODES, SHARE = 1_000_000_000, 3, 90
+LIMITS = {
+    "open": Limit("fixed_window", 1, LONG_WINDOW_S, on_store_error="open"),
+    "closed": Limit("fixed_window", PLENTY, LONG_WINDOW_S, on_store_error="closed"),
+    "local": Limit("fixed_window", PLENTY, LONG_WINDOW_S, on_store_error="local"),
+    "share": Limit("fixed_window", SHARE, LONG_WINDOW_S, on_store_error="local"),
+}
+MS = 1_000_000
+BEFORE_S, AFTER_S = quick(1.0, 2.0), quick(2.5, 4.0)
+SETTLED_MS = quick(400, 100)            # after which nobody is waited for any more
+RECOVERY_MS = 2000                      # promised, from when the store accepts writes
+GROWTH_MAX = 16 << 20                   # bytes of a node's memory
+
+
+class Trial:
+    """A load, with a fault in the middle of it."""
+
+    def __init__(self, fleet, fault, seconds, after_s=AFTER_S, **load):
+        before = fleet.rss()
+        with fleet.load(seconds=BEFORE_S + seconds + after_s, **load) as self.load:
+            self.load.wait_until(BEFORE_S)
+            with fault:
+                self.began_ns = time.monotonic_ns()
+                time.sleep(seconds)
+                self.ended_ns = time.monotonic_ns()
+            self.healed_ns = time.monotonic_ns()
+        self.growth = fleet.rss() - before
+
+    def of(self, name, from_ns, to_ns=1 << 63):
+        return [hit for hit in self.load.of(name) if from_ns <= hit.due_ns < to_ns]
+
+    def during(self, name):
+        """Of the time when everybody knows that the store is away, and it is."""
+        return self.of(name, self.began_ns + SETTLED_MS * MS, self.ended_ns - 2 * DEADLINE_MS * MS)
+
+    def recovery_ms(self):
+        """From when the store accepted writes until it was asked again."""
+        return next((hit.due_ns - self.healed_ns for hit in self.of("closed", self.healed_ns) if hit.verdict == OK), 1 << 62) / MS
+
+    def lateness_ms(self):
+        """The p99.9 of the answers, beyond that of a timer set for the deadline."""
+        hits = self.load.hits
+        return (history.share([hit.answered_ns - hit.due_ns for hit in hits], 0.999)
+                - history.share([hit.control_ns - hit.due_ns for hit in hits], 0.999)) / MS
+
+
+def verdicts(hits):
+    return {hit.verdict for hit in hits}
+
+
+def judge_answers(trial, fleet):
+    """Everybody was answered, in time, by nodes that are well."""
+    counts = trial.load.counts
+    assert counts["error"] == counts["lost"] == counts["open"] == 0, counts
+    assert all(node.is_running() for node in fleet.nodes)
+    assert trial.growth < GROWTH_MAX
+    if IS_LONG:
+        assert trial.lateness_ms() <= 5
+
+
+def judge_policies(trial):
+    assert verdicts(trial.of("closed", 0, trial.began_ns - 2 * DEADLINE_MS * MS)) == {OK}
+    assert verdicts(trial.during("open")) == {OK}
+    assert verdicts(trial.during("closed")) == {OVER}
+    assert verdicts(trial.during("local")) == {OK}
+    assert sum(hit.verdict == OK for hit in trial.load.of("share")) <= 2 * SHARE
+
+
+def judge_recovery(trial):
+    settled_ns = trial.healed_ns + (RECOVERY_MS + quick(500, 0)) * MS
+    assert trial.recovery_ms() < RECOVERY_MS
+    assert verdicts(trial.of("closed", settled_ns)) == {OK}
+    assert OK not in verdicts(trial.of("open", settled_ns))
+
+
+def judge_counts(trial, site):
+    """The store has counted what all nodes have admitted."""
+    for name in "local", "share":
+        wanted = sum(hit.verdict == OK for hit in trial.load.of(name))
+        wait_until(lambda name=name, wanted=wanted: counted(site.servers, name) >= wanted, "what was admitted meanwhile", 5)
+        assert counted(site.servers, name) == wanted
