@@ -20,6 +20,7 @@ bench: build ## speed and memory beside what is promised; 20 minutes, or PART=gr
 
 agree: build ## the scripts in Redis against the table, a million requests of each kind; 4 minutes
 	@WEIR_TEST_SCALE=50 build/tests/stress_redis_agree
+	@WEIR_TEST_SCALE=50 build/tests/stress_redis_leases
 
 chaos: build ## several nodes, a Redis that fails in every way, at length; 20 minutes, or PART=frozen
 	@WEIR_CHAOS=long /usr/bin/python3 -m pytest -q --tb=short -p no:cacheprovider tests/chaos $(PART:%=-k %)

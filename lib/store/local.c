@@ -143,6 +143,7 @@ STEP step_leases(struct weir_call *c, uint64_t fp, union weir_u16b value)
     }
     switch (c->op) {
     case WEIR_OP_TAKE:
+    case WEIR_OP_LEASE: /* never asked of the table */
     case WEIR_OP_LOOK:
         weir_concurrency_take(c->limit, &state, c->now_ns, c->hits, c->out, &c->new_mark);
         break;

@@ -6,7 +6,7 @@
  * the million of `make agree`.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "redis_rig.h"
+#include "agree_random.h"
 
 #include "algo/math.h"
 
@@ -51,104 +51,7 @@ struct agreement {
 
 static uint64_t below(struct agreement *a, uint64_t n)
 {
-    return rig_random(&a->random) % n;
-}
-
-/* ---- random limits ---- */
-
-static uint32_t random_requests(struct agreement *a, enum weir_algorithm algorithm)
-{
-    static const uint32_t odd[] = {1, 2, 3, 7, 10, 60, 97, 100, 997, 1000, 65537, 1000003};
-    static const uint32_t large[] = {2097151, 2097152, 16777259, 2147483647};
-    if (algorithm == WEIR_SLIDING_WINDOW_LOG)
-        return odd[below(a, 9)];
-    if (algorithm == WEIR_CONCURRENCY)
-        return odd[below(a, 10)];
-    return below(a, 4) > 0 ? odd[below(a, 12)] : large[below(a, 4)];
-}
-
-static struct weir_limit random_limit(struct agreement *a, struct weir_limit_spec spec,
-                                      uint64_t tag)
-{
-    static const uint64_t windows_s[] = {1, 2, 3, 7, 60, 61, 3600, 86400, 604800, 31536000};
-    spec.requests_per_unit = random_requests(a, spec.algorithm);
-    spec.window_s = windows_s[below(a, 10)];
-    spec.burst = below(a, 3) > 0 ? spec.requests_per_unit : 1 + (uint32_t)below(a, 200);
-    if (spec.buckets > 1) { /* that divide every window */
-        static const uint32_t parts[] = {2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64};
-        spec.buckets = parts[below(a, 12)];
-    }
-    /* What takes centuries to fill is refused when rules are loaded. */
-    uint64_t fill_s = spec.window_s / spec.requests_per_unit * spec.burst;
-    if (fill_s > UINT64_C(4000000000))
-        spec.burst = spec.requests_per_unit;
-    return rig_limit(a->table, spec, tag);
-}
-
-/* ---- random times and hits ---- */
-
-/* In sub-windows of many hits the table may count too much for a while after the clock went back
- * (algo/sub_windows.h), and the script does not. */
-static bool may_go_back(const struct weir_limit *limit)
-{
-    return limit->buckets == 1 || (limit->requests <= 1000 && !limit->count_rejected);
-}
-
-static uint64_t random_time(struct agreement *a, struct subject *s)
-{
-    uint64_t window = s->limit.window_ns, step = window / s->limit.requests + 1;
-    uint64_t part = window / s->limit.buckets;
-    uint64_t edge = s->now_ns - s->now_ns % part + part;
-    switch (below(a, 16)) {
-    case 0:
-    case 1:
-        return s->now_ns;
-    case 2:
-        return s->now_ns + 1;
-    case 3:
-        return s->now_ns + below(a, 3000);
-    case 4:
-    case 5:
-        return s->now_ns + below(a, 2 * step);
-    case 6:
-        return s->now_ns + below(a, 10 * step);
-    case 7:
-    case 8:
-        return s->now_ns + below(a, window / 4);
-    case 9:
-        return edge - 1 + below(a, 3);
-    case 10:
-        return s->now_ns + (below(a, 8) == 0 ? below(a, 4 * window) : 0);
-    case 11:
-        if (below(a, 12) > 0 || !may_go_back(&s->limit))
-            return s->now_ns + 7;
-        a->backwards++;
-        return s->now_ns - below(a, below(a, 2) ? 3 * window : window / 3);
-    default:
-        return s->now_ns + below(a, 1000000);
-    }
-}
-
-static uint64_t random_hits(struct agreement *a, const struct weir_limit *limit)
-{
-    uint64_t most = limit->algorithm == WEIR_SLIDING_WINDOW_LOG ? limit->requests : limit->burst;
-    switch (below(a, 12)) {
-    case 0:
-        return 0;
-    case 1:
-        return most + below(a, 3) - (most > 1);
-    case 2:
-    case 3:
-        return 1 + below(a, most / 2 + 1);
-    case 4:
-        return 1 + below(a, most / 10 + 1);
-    case 5:
-        return limit->requests - below(a, limit->requests);
-    case 6:
-        return below(a, 20) == 0 ? UINT64_MAX >> below(a, 40) : 2;
-    default:
-        return 1 + below(a, 3);
-    }
+    return agree_below(&a->random, n);
 }
 
 static void choose_op(struct agreement *a, struct subject *s, struct weir_redis_counter *c,
@@ -178,6 +81,7 @@ static void ask_table(struct agreement *a, struct asked *q, uint64_t key)
     struct weir_redis_counter *c = &q->counter;
     switch (c->op) {
     case WEIR_OP_TAKE:
+    case WEIR_OP_LEASE: /* tests/stress/redis_leases.c */
         weir_local_take(a->table, c->limit, key, q->now_ns, c->hits, &q->verdict, &q->mark);
         break;
     case WEIR_OP_LOOK:
@@ -207,13 +111,10 @@ static void keep_mark(struct subject *s, const struct asked *q, uint32_t key)
     s->marks[s->mark_count++].key = key;
 }
 
-/* A microsecond fits a sorted set's score until 2255. */
-#define LATEST_NS UINT64_C(8000000000000000000)
-
 static void step_clock(struct agreement *a, struct subject *s)
 {
-    s->now_ns = random_time(a, s);
-    if (s->now_ns < LATEST_NS)
+    s->now_ns = agree_time(&a->random, &s->limit, s->now_ns, &a->backwards);
+    if (s->now_ns < AGREE_LATEST_NS)
         return;
     s->now_ns = RIG_START_NS;
     s->mark_count = 0;
@@ -227,7 +128,7 @@ static void make_request(struct agreement *a, struct asked *q)
     *q = (struct asked){.counter = {.limit = &s->limit, .ends = true}};
     step_clock(a, s);
     q->now_ns = s->now_ns;
-    q->counter.hits = random_hits(a, &s->limit);
+    q->counter.hits = agree_hits(&a->random, &s->limit);
     choose_op(a, s, &q->counter, &key);
     int len = snprintf(q->name, sizeof(q->name), "%u:%u:%u", at, key, s->round);
     q->counter.key = (struct weir_str){.ptr = q->name, .len = (size_t)len};
@@ -301,7 +202,7 @@ static void agree_on(struct weir_limit_spec spec)
         spec.count_rejected = i % 4 >= 2 && spec.algorithm != WEIR_TOKEN_BUCKET &&
                               spec.algorithm != WEIR_LEAKY_BUCKET &&
                               spec.algorithm != WEIR_CONCURRENCY;
-        a.subjects[i].limit = random_limit(&a, spec, ++tag);
+        a.subjects[i].limit = agree_limit(&a.random, a.table, spec, ++tag);
         a.subjects[i].now_ns = RIG_START_NS + below(&a, a.subjects[i].limit.window_ns);
     }
     uint64_t requests = rig_scaled(REQUESTS, BATCH);

@@ -5,6 +5,7 @@
 #include "algo/fixed_window.h"
 #include "algo/gcra.h"
 #include "algo/leaky_bucket.h"
+#include "algo/lease.h"
 #include "algo/sliding_counter.h"
 #include "algo/sub_windows.h"
 #include "base/maxima.h"
@@ -30,12 +31,33 @@ struct asked {
     uint64_t hits;
     struct weir_str stored; /* ptr NULL: nothing */
     bool did;               /* release, renew */
+    uint32_t granted;       /* lease */
 };
 
 /* Whether nothing is stored, or as much as there should be. */
 static bool is_sound(const struct asked *a, size_t len)
 {
     return a->stored.ptr == NULL || a->stored.len == len;
+}
+
+/* How many tokens are leased beside the hits, of a counter that says how many are left. */
+static void lease(struct asked *a)
+{
+    const struct weir_redis_counter *c = a->counter;
+    if (c->op == WEIR_OP_LEASE && c->verdict.allowed)
+        a->granted = weir_lease_size(&c->wish, c->verdict.remaining);
+}
+
+/* What was leased in window `mark` is given back if that is what is stored, and still counts. */
+static void release(struct asked *a, uint64_t stored_index, uint64_t index)
+{
+    uint64_t mark = a->counter->mark;
+    a->did = a->counter->op == WEIR_OP_RELEASE && stored_index == mark && index == mark;
+}
+
+static uint64_t window_at(const struct asked *a, uint64_t stored_index)
+{
+    return weir_moment_at(a->limit.window_ns, stored_index, a->now_ns).index;
 }
 
 static bool answer_window(struct asked *a)
@@ -46,10 +68,13 @@ static bool answer_window(struct asked *a)
     if (a->stored.ptr != NULL)
         state = (struct weir_window){.index = weir_redis_get(a->stored.ptr, 5),
                                      .count = weir_redis_get(a->stored.ptr + 5, 6)};
+    release(a, state.index, window_at(a, state.index));
     if (a->counter->op == WEIR_OP_GIVE)
         weir_fixed_window_give(&a->limit, &state, a->now_ns, a->hits, &a->counter->verdict);
     else
         weir_fixed_window_take(&a->limit, &state, a->now_ns, a->hits, &a->counter->verdict);
+    lease(a);
+    a->counter->new_mark = state.index;
     return true;
 }
 
@@ -62,11 +87,14 @@ static bool answer_slide(struct asked *a)
         state = (struct weir_slide){.index = weir_redis_get(a->stored.ptr, 5),
                                     .previous = weir_redis_get(a->stored.ptr + 5, 6),
                                     .current = weir_redis_get(a->stored.ptr + 11, 6)};
+    release(a, state.index, window_at(a, state.index));
     if (a->counter->op == WEIR_OP_GIVE)
         weir_sliding_counter_give(&a->limit, &state, a->now_ns, a->hits, &a->counter->verdict);
     else
         weir_sliding_counter_take(&a->limit, &state, SLIDE_COUNT_MAX, a->now_ns, a->hits,
                                   &a->counter->verdict);
+    lease(a);
+    a->counter->new_mark = state.index;
     return true;
 }
 
@@ -78,10 +106,13 @@ static bool answer_tick(struct asked *a)
     if (a->stored.ptr != NULL)
         state = (struct weir_tick){.tick = weir_redis_get(a->stored.ptr, 5),
                                    .used = weir_redis_get(a->stored.ptr + 5, 4)};
+    release(a, state.tick, window_at(a, state.tick));
     if (a->counter->op == WEIR_OP_GIVE)
         weir_token_tick_give(&a->limit, &state, a->now_ns, a->hits, &a->counter->verdict);
     else
         weir_token_tick_take(&a->limit, &state, a->now_ns, a->hits, &a->counter->verdict);
+    lease(a);
+    a->counter->new_mark = state.tick;
     return true;
 }
 
@@ -118,6 +149,9 @@ static bool answer_bucket(struct asked *a)
         weir_token_bucket_give(&a->limit, &state, a->now_ns, a->hits, &c->verdict);
     } else {
         weir_token_bucket_take(&a->limit, &state, a->now_ns, a->hits, &c->verdict);
+        if (c->op == WEIR_OP_LEASE && c->verdict.allowed)
+            a->granted = weir_lease_from_bucket(&a->limit, &c->wish, &state, a->now_ns);
+        c->new_mark = weir_leaky_bucket_mark(&state);
     }
     return true;
 }
@@ -179,10 +213,14 @@ static bool answer_sub(struct asked *a)
     uint64_t cells[WEIR_BUCKETS_MAX + 1];
     if (!read_sub(a, &state, cells))
         return false;
+    uint64_t now = a->now_ns / (a->limit.window_ns / a->limit.buckets);
+    release(a, state.index, weir_max(state.index, now));
     if (a->counter->op == WEIR_OP_GIVE)
         weir_sub_windows_give(&a->limit, &state, cells, a->now_ns, a->hits, &a->counter->verdict);
     else
         weir_sub_windows_take(&a->limit, &state, cells, a->now_ns, a->hits, &a->counter->verdict);
+    lease(a);
+    a->counter->new_mark = weir_max(state.index, now);
     return true;
 }
 
@@ -201,6 +239,7 @@ static bool answer_leases(struct asked *a)
                                               (uint32_t)weir_redis_get(a->stored.ptr + 10, 2)}};
     switch (c->op) {
     case WEIR_OP_TAKE:
+    case WEIR_OP_LEASE: /* never asked of it */
     case WEIR_OP_LOOK:
         weir_concurrency_take(&a->limit, &state, a->now_ns, a->hits, &c->verdict, &c->new_mark);
         break;
@@ -278,8 +317,19 @@ static bool answer(struct asked *a)
     return false;
 }
 
+/* Whether there is anything that could be released. */
+static bool has_mark(const struct weir_redis_counter *c)
+{
+    const struct weir_limit *limit = c->limit;
+    bool is_held = limit->algorithm == WEIR_CONCURRENCY || limit->algorithm == WEIR_LEAKY_BUCKET;
+    if (c->op == WEIR_OP_LEASE)
+        return c->granted > 0;
+    return c->op == WEIR_OP_RENEW ||
+           (c->op == WEIR_OP_TAKE && is_held && c->is_charged && c->hits > 0);
+}
+
 int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_ns,
-                              struct weir_str stored, unsigned said)
+                              struct weir_str stored, unsigned said, uint32_t granted)
 {
     struct asked a = {.counter = counter,
                       .limit = *counter->limit,
@@ -295,16 +345,22 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
     counter->is_rescaled = false;
     counter->new_mark = 0;
     counter->verdict = (struct weir_verdict){0};
+    counter->granted = 0;
+    counter->lasts_ns = 0;
     if (counter->is_stale && is_marked) {
         counter->is_stale = false; /* the place was lost with the rate that it was taken at */
         return 0;
     }
     if (counter->is_stale)
         return rescale(&a) ? 0 : WEIR_ERR_STORE;
-    if (!answer(&a) || is_allowed != (is_marked ? a.did : counter->verdict.allowed))
+    if (!answer(&a) || is_allowed != (is_marked ? a.did : counter->verdict.allowed) ||
+        granted != a.granted)
         return WEIR_ERR_STORE;
-    bool is_taken = counter->op == WEIR_OP_TAKE && counter->is_charged && counter->hits > 0;
-    if (!is_taken && counter->op != WEIR_OP_RENEW)
+    if (granted > 0) {
+        counter->granted = granted;
+        counter->lasts_ns = weir_lease_lasts_ns(&a.limit, counter->wish.ttl_ns, now_ns);
+    }
+    if (!has_mark(counter))
         counter->new_mark = 0;
     return 0;
 }

@@ -13,15 +13,17 @@
  *
  *     | kind 1 | op 1 | counts 1 | ends 1 | part 1 | hits 6 |  what the kind needs ...
  *
+ * and before what the kind needs, for a lease: wish 4, shares 4, ttl 4, step 13.
+ *
  * Purity: no clock, no I/O, no allocation.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_STORE_REDIS_COUNTER_H
 #define WEIR_STORE_REDIS_COUNTER_H
 
-#include "algo/limit.h"
+#include "algo/lease.h"
 #include "store/op.h"
 
-#define WEIR_REDIS_RECORD_MAX 96
+#define WEIR_REDIS_RECORD_MAX 128
 #define WEIR_REDIS_TAT_LEN 15 /* bytes of a bucket's state */
 
 /* What an atomic request makes of the rule that a counter belongs to. */
@@ -42,7 +44,8 @@ struct weir_redis_counter {
     struct weir_str key;
     const struct weir_limit *limit;
     uint64_t hits;
-    uint64_t mark; /* release, renew */
+    uint64_t mark;               /* release, renew */
+    struct weir_lease_wish wish; /* lease: of a rule with one limit, in no atomic request */
     enum weir_op op;
     enum weir_redis_part part;
     bool ends;        /* the last limit of its rule: a rule's are taken all or none */
@@ -53,7 +56,9 @@ struct weir_redis_counter {
     bool is_stale;   /* nothing was decided, for all limits of its rule: ask again */
     bool is_charged; /* the hits were taken; release, renew: there was something */
     uint64_t new_mark;
-    struct weir_verdict verdict; /* take, look, give */
+    struct weir_verdict verdict; /* take, lease, look, give */
+    uint32_t granted;            /* lease: so many tokens; new_mark is to release them by */
+    uint64_t lasts_ns;           /* for so long after the decision */
 };
 
 /* Writes the record of a counter; returns its length. */
@@ -65,10 +70,12 @@ size_t weir_redis_record_write(const struct weir_redis_counter *counter,
 #define WEIR_REDIS_CHARGED 2u
 #define WEIR_REDIS_STALE 4u
 
-/* Fills in the answer.  stored: what the counter held before; ptr NULL: nothing.  0, or
- * WEIR_ERR_STORE where that is no state of such a counter, or the script decided otherwise. */
+/* Fills in the answer.  stored: what the counter held before; ptr NULL: nothing.  granted: what
+ * the script leased.  0, or WEIR_ERR_STORE where that is no state of such a counter, or the script
+ * decided otherwise. */
 WEIR_MUST_CHECK int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_ns,
-                                              struct weir_str stored, unsigned said);
+                                              struct weir_str stored, unsigned said,
+                                              uint32_t granted);
 
 /* ---- between the two files of this module ---- */
 

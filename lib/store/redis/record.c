@@ -42,7 +42,7 @@ static uint8_t *put_span(uint8_t *at, struct weir_span span)
  * refused, and no more than fits. */
 static struct weir_span cost_of(const struct weir_redis_counter *c, const struct weir_gcra *g)
 {
-    bool is_taken = c->op == WEIR_OP_TAKE || c->op == WEIR_OP_LOOK;
+    bool is_taken = c->op == WEIR_OP_TAKE || c->op == WEIR_OP_LOOK || c->op == WEIR_OP_LEASE;
     uint64_t most = is_taken ? g->places + 1 : g->places;
     return weir_span_times(g->step, weir_min(weir_redis_hits_of(c), most), g->den);
 }
@@ -66,6 +66,22 @@ static uint8_t *put_bucket(uint8_t *at, const struct weir_redis_counter *c)
     return at;
 }
 
+static uint8_t *put_wish(uint8_t *at, const struct weir_redis_counter *c)
+{
+    WEIR_ASSERT(c->wish.shares > 0 && c->wish.tokens <= WEIR_LEASE_TOKENS_MAX);
+    at = weir_redis_put(at, c->wish.tokens, 4);
+    at = weir_redis_put(at, c->wish.shares, 4);
+    at = weir_redis_put(at, c->wish.ttl_ns, 4);
+    return put_span(at, weir_gcra_of(c->limit).step);
+}
+
+/* What was leased is given back to the window that the mark names; buckets have theirs already. */
+static bool names_window(const struct weir_redis_counter *c, enum weir_redis_kind kind)
+{
+    return c->op == WEIR_OP_RELEASE && (kind == WEIR_REDIS_WINDOW || kind == WEIR_REDIS_SLIDE ||
+                                        kind == WEIR_REDIS_SUB || kind == WEIR_REDIS_TICK);
+}
+
 size_t weir_redis_record_write(const struct weir_redis_counter *c,
                                uint8_t out[static WEIR_REDIS_RECORD_MAX])
 {
@@ -78,6 +94,8 @@ size_t weir_redis_record_write(const struct weir_redis_counter *c,
     at = weir_redis_put(at, c->ends, 1);
     at = weir_redis_put(at, c->part, 1);
     at = weir_redis_put(at, weir_min(weir_redis_hits_of(c), HITS_MAX), 6);
+    if (c->op == WEIR_OP_LEASE)
+        at = put_wish(at, c);
     if (kind == WEIR_REDIS_BUCKET) {
         at = put_bucket(at, c);
     } else if (kind != WEIR_REDIS_CLOSED) {
@@ -90,7 +108,7 @@ size_t weir_redis_record_write(const struct weir_redis_counter *c,
         at = weir_redis_put(at, limit->buckets, 1);
     if (kind == WEIR_REDIS_TICK)
         at = weir_redis_put(at, limit->burst, 4);
-    if (kind == WEIR_REDIS_LEASES)
+    if (kind == WEIR_REDIS_LEASES || names_window(c, kind))
         at = weir_redis_put(at, c->mark, 6);
     return (size_t)(at - out);
 }

@@ -194,25 +194,42 @@ int weir_redis_redirect_read(struct weir_str words, struct weir_redis_redirect *
 
 /* ---- the answer to a call ---- */
 
+#define GRANT_LEN 4u
+
+/* The time, a byte for each counter, and what was leased. */
+static size_t head_len(const struct weir_redis_counter *counters, uint32_t count)
+{
+    size_t len = TIME_LEN + count;
+    for (uint32_t i = 0; i < count; i++)
+        len += counters[i].op == WEIR_OP_LEASE ? GRANT_LEN : 0;
+    return len;
+}
+
 int weir_redis_answer_read(const struct weir_redis_reader *reader,
                            const struct weir_redis_node *nodes, uint32_t node_count,
                            struct weir_redis_counter *counters, uint32_t count, uint64_t *now_ns)
 {
     if (node_count != count + 2 || nodes[0].type != WEIR_REDIS_ARRAY ||
-        nodes[1].type != WEIR_REDIS_STRING || nodes[1].number != (int64_t)(TIME_LEN + count))
+        nodes[1].type != WEIR_REDIS_STRING || nodes[1].number != (int64_t)head_len(counters, count))
         return WEIR_ERR_STORE;
     struct weir_str head = weir_redis_node_str(reader, &nodes[1]);
     uint64_t s = weir_redis_get(head.ptr, 5), ns = weir_redis_get(head.ptr + 5, 4);
     if (s > UINT64_MAX / WEIR_NS_PER_S - 1 || ns >= WEIR_NS_PER_S)
         return WEIR_ERR_STORE;
     *now_ns = s * WEIR_NS_PER_S + ns;
+    const char *grant = head.ptr + TIME_LEN + count;
     for (uint32_t i = 0; i < count; i++) {
+        uint32_t granted = 0;
+        if (counters[i].op == WEIR_OP_LEASE) {
+            granted = (uint32_t)weir_redis_get(grant, GRANT_LEN);
+            grant += GRANT_LEN;
+        }
         const struct weir_redis_node *stored = &nodes[2 + i];
         if (stored->type != WEIR_REDIS_STRING && stored->type != WEIR_REDIS_NIL)
             return WEIR_ERR_STORE;
         int err =
             weir_redis_counter_answer(&counters[i], *now_ns, weir_redis_node_str(reader, stored),
-                                      (uint8_t)head.ptr[TIME_LEN + i]);
+                                      (uint8_t)head.ptr[TIME_LEN + i], granted);
         if (err != 0)
             return err;
     }

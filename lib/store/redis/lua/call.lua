@@ -8,8 +8,12 @@
 -- part says what an atomic request makes of the rule: 0 it is part of it, 1 in quota mode, 2 it is
 -- not (shadow mode, refunds).
 --
--- Returned are a string - the time, and a byte for each counter: 1 allowed, 2 charged, 4 to be
--- asked again - and what each counter held before, from which the caller computes the rest.
+-- A LEASE has, before what its kind needs: wish, shares, ttl, step.  It is a TAKE of a rule with one
+-- limit, in a request that is not atomic.
+--
+-- Returned are a string - the time, a byte for each counter: 1 allowed, 2 charged, 4 to be asked
+-- again; for each LEASE how many tokens it became - and what each counter held before, from which
+-- the caller computes the rest.
 --
 -- SPDX-License-Identifier: Apache-2.0
 local HEAD = '<BBBBBI6'
@@ -17,12 +21,24 @@ local ALLOWED, CHARGED, STALE = 1, 2, 4
 local LOG = 7
 
 local keys, records, olds, bytes        -- of this call; bytes[i]: the sum of the above
+local grants                            -- of its leases
 
 local function apply(i, as_op, is_quiet)
     local record = records[i + 1]
     local kind, op, counts, _, _, hits, at = unpack_of(HEAD, record)
+    local is_lease = op == LEASE
+    if is_lease then
+        wish, shares, ttl_ns, step_s, step_ns, step_num, at =
+            unpack_of('<I4I4I4I5I4I4', record, at)
+        op = TAKE
+    end
+    granted = 0
     local allowed, old, is_stale =
         kinds[kind](keys[i], as_op or op, hits, counts == 1 and not is_quiet, record, at)
+    if is_lease then
+        grants = grants .. pack('<I4', granted)
+        wish = 0
+    end
     olds[i + 1] = old
     if is_stale then
         bytes[i] = STALE
@@ -158,7 +174,8 @@ end
 
 local function run(of_keys, of_records)
     bind()
-    keys, records, olds, bytes = of_keys, of_records, {false}, {}
+    wish = 0                            -- an error may have ended a call within its lease
+    keys, records, olds, bytes, grants = of_keys, of_records, {false}, {}, ''
     local count = #keys
     read_clock(records[1])
     if byte(records[1]) == 1 then
@@ -171,6 +188,6 @@ local function run(of_keys, of_records)
             first = last + 1
         end
     end
-    olds[1] = pack('<I5I4', now_s, now_ns) .. string.char(unpack(bytes))
+    olds[1] = pack('<I5I4', now_s, now_ns) .. string.char(unpack(bytes)) .. grants
     return olds
 end

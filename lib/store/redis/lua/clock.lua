@@ -19,13 +19,17 @@ local function bind()
     sub, byte = string.sub, string.byte
 end
 
-local TAKE, LOOK, GIVE, RELEASE, RENEW = 0, 1, 2, 3, 4
+local TAKE, LOOK, GIVE, RELEASE, RENEW, LEASE = 0, 1, 2, 3, 4, 5
 local E9 = 1e9
 local LIMB = 2097152                    -- 2^21
 local EXACT = 9007199254740992          -- 2^53
 
 local now_s, now_ns                     -- the instant of this call
 local stays_s                           -- how long counters stay, in tests
+
+-- Of a TAKE that leases (lib/algo/lease.h): how many tokens beyond its hits, at most what is left
+-- divided by `shares`; for how long; the time that a bucket's token is worth; how many it became.
+local wish, shares, ttl_ns, step_s, step_ns, step_num, granted = 0
 
 local kinds = {}
 
@@ -98,6 +102,18 @@ local function less(s1, ns1, num1, s2, ns2, num2)
         return ns1 < ns2
     end
     return num1 < num2
+end
+
+-- How many tokens are leased of a counter of which `left` are.
+local function lease_of(left)
+    granted = min(wish, floor(left / shares))
+    return granted
+end
+
+-- Whether what was leased may be given back: the window that it was charged in counts still.
+local function is_window_of(record, at, used, index)
+    local mark = unpack_of('<I6', record, at)
+    return used == mark and index == mark
 end
 
 -- Stores what has changed, for as long as it is of use.  A counter that is not there yet is made

@@ -4,7 +4,7 @@
 local WINDOW_COUNT_MAX = 4398046511103  -- 2^42 - 1
 
 kinds[1] = function(key, op, hits, counts, record, at)
-    local limit, window_s = unpack_of('<I4I4', record, at)
+    local limit, window_s, more = unpack_of('<I4I4', record, at)
     local old = call('GET', key)
     local used, count = 0, 0
     if old then
@@ -15,10 +15,15 @@ kinds[1] = function(key, op, hits, counts, record, at)
         count = 0
     end
     local allowed = true
-    if op == GIVE then
+    if op == RELEASE and not is_window_of(record, more, used, index) then
+        return false, old
+    elseif op >= GIVE then
         count = max(count - hits, 0)
     else
         allowed = count + hits <= limit
+        if allowed and wish > 0 then
+            hits = hits + lease_of(limit - count - hits)
+        end
         if allowed or counts then
             count = min(count + hits, WINDOW_COUNT_MAX)
         end

@@ -32,11 +32,14 @@ local function write_counts(counts, base, newest, oldest)
 end
 
 kinds[3] = function(key, op, hits, is_counted, record, at)
-    local limit, window_s, n = unpack_of('<I4I4B', record, at)
+    local limit, window_s, n, more = unpack_of('<I4I4B', record, at)
     local now = part_of_window(window_s, n)
     local old = call('GET', key)
     local index = old and unpack_of('<I6', old) or now
     local newest = max(index, now)
+    if op == RELEASE and not (old and is_window_of(record, more, index, newest)) then
+        return false, old
+    end
     local counts, used = {}, 0
     if old and index > now + n then     -- from the future: all that counts, as near as can be
         local _
@@ -47,7 +50,7 @@ kinds[3] = function(key, op, hits, is_counted, record, at)
         counts, used = read_counts(old, index, newest - n)
     end
     local allowed = true
-    if op == GIVE then
+    if op >= GIVE then
         hits = min(hits, used)
         for age = 0, n do
             local gone = min(counts[age] or 0, hits)
@@ -57,6 +60,9 @@ kinds[3] = function(key, op, hits, is_counted, record, at)
         newest = index
     else
         allowed = used + hits <= limit
+        if allowed and wish > 0 then
+            hits = hits + lease_of(limit - used - hits)
+        end
         if hits > 0 and (allowed or is_counted) then
             local age = index - newest  -- 0, or below: a sub-window that is opened now
             counts[age] = (counts[age] or 0) + min(hits, SUB_COUNT_MAX - used)

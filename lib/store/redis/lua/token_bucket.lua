@@ -62,6 +62,44 @@ local function is_last(record, at, s, ns, num, ahead_s, ahead_ns, ahead_num)
            and not less(ahead_s, ahead_ns, ahead_num, step_s, step_ns, step_num)
 end
 
+-- n steps.
+local function steps(n, den)
+    local s, ns = seconds_of(n, step_ns)
+    local num = n * step_num
+    local carry = floor(num / den)
+    ns = ns + carry
+    local carry_s = floor(ns / E9)
+    return n * step_s + s + carry_s, ns - carry_s * E9, num - carry * den
+end
+
+-- What is in use once tokens are leased, too (lib/algo/lease.h).  How many is a division of doubles
+-- first, which may be off by one, and then a comparison of spans.
+local function lease(ahead_s, ahead_ns, ahead_num, cap_s, cap_ns, cap_num, den)
+    local left_s, left_ns, left_num =
+        subtract(cap_s, cap_ns, cap_num, ahead_s, ahead_ns, ahead_num, den)
+    local function fits(n)
+        return not less(left_s, left_ns, left_num, steps(n * shares, den))
+    end
+    local step = step_s * E9 + step_ns + step_num / den
+    local n = min(wish, floor((left_s * E9 + left_ns + left_num / den) / step / shares))
+    while n > 0 and not fits(n) do
+        n = n - 1
+    end
+    while n < wish and fits(n + 1) do
+        n = n + 1
+    end
+    granted = n
+    if n > 0 then
+        local ttl_s = floor(ttl_ns / E9)
+        if less(ahead_s, ahead_ns, ahead_num, ttl_s, ttl_ns - ttl_s * E9, 0) then
+            ahead_s, ahead_ns, ahead_num = ttl_s, ttl_ns - ttl_s * E9, 0
+        end
+        local more_s, more_ns, more_num = steps(n, den)
+        return add(ahead_s, ahead_ns, ahead_num, more_s, more_ns, more_num, den)
+    end
+    return ahead_s, ahead_ns, ahead_num
+end
+
 kinds[4] = function(key, op, hits, _, record, at)
     local den, rate, cap_s, cap_ns, cap_num, cost_s, cost_ns, cost_num, more =
         unpack_of('<I4I4I5I4I4I5I4I4', record, at)
@@ -87,6 +125,10 @@ kinds[4] = function(key, op, hits, _, record, at)
         if allowed then
             ahead_s, ahead_ns, ahead_num = next_s, next_ns, next_num
         end
+        if allowed and wish > 0 then
+            ahead_s, ahead_ns, ahead_num =
+                lease(ahead_s, ahead_ns, ahead_num, cap_s, cap_ns, cap_num, den)
+        end
     elseif op == RELEASE
            and not is_last(record, more, s, ns, num, ahead_s, ahead_ns, ahead_num) then
         return false, old
@@ -95,7 +137,7 @@ kinds[4] = function(key, op, hits, _, record, at)
             subtract(ahead_s, ahead_ns, ahead_num, cost_s, cost_ns, cost_num, den)
     end
     s, ns, num = add(now_s, now_ns, 0, ahead_s, ahead_ns, ahead_num, den)
-    save(key, op, stored, pack(TAT, s, ns, num, rate), op == TAKE and hits > 0 and allowed,
+    save(key, op, stored, pack(TAT, s, ns, num, rate), op == TAKE and hits + granted > 0 and allowed,
          ahead_s + 1)
     return allowed, old
 end

@@ -4,7 +4,7 @@
 local USE_S_MAX = 10000000000
 
 kinds[5] = function(key, op, hits, _, record, at)
-    local limit, window_s, burst = unpack_of('<I4I4I4', record, at)
+    local limit, window_s, burst, more = unpack_of('<I4I4I4', record, at)
     local old = call('GET', key)
     local tick, used = 0, 0
     if old then
@@ -14,11 +14,16 @@ kinds[5] = function(key, op, hits, _, record, at)
     -- Beyond 2^53 the product is rounded, and then more than was ever in use.
     used = min(max(used - max(now - tick, 0) * limit, 0), burst)
     local allowed = true
-    if op == GIVE then
+    if op == RELEASE and not is_window_of(record, more, tick, now) then
+        return false, old
+    elseif op >= GIVE then
         used = max(used - hits, 0)
     else
         allowed = used + hits <= burst
         if allowed then
+            if wish > 0 then
+                hits = hits + lease_of(burst - used - hits)
+            end
             used = used + hits
         end
     end

@@ -1,0 +1,66 @@
+/* lease.h - tokens that are taken ahead of requests: how many, and for how long.
+ *
+ * A node that keeps asking for one counter takes tokens beyond what it needs now, and spends them
+ * later without asking.  They are charged at once, so nobody else has them.  What makes it exact is
+ * when they end:
+ *
+ *   windows      A lease ends with the window (sub-window, tick) that it was charged in.  A token
+ *                is then spent in the window that counted it, so no window sees more than its
+ *                limit.  The weighted counter only ever estimates less later in the same window.
+ *   token bucket A lease ends at e = now + TTL, and its tokens are not refilled before:
+ *
+ *                    full_at := max(full_at, e) + n*T
+ *
+ *                So for every lease i that has not ended, full_at >= e_i + (n_i + all leased after
+ *                it)*T.  At an instant a before e_i the tokens that are left, B - (full_at - a)/T,
+ *                and all that is leased are then at most B together; whatever passes in an interval
+ *                x from a on was leased at a, left at a, or came in x: at most B + floor(L*x/W).
+ *
+ * Whoever counts from before it asked, ends its lease no later than the store thinks, whatever the
+ * two clocks show.  A lease that is not spent is lost, or given back: never spent twice.
+ *
+ * One lease takes at most what is left divided by `shares`, twice the number of nodes, so that one
+ * node's hunger leaves something for the others.
+ *
+ * Not leased: leaky buckets (a place in a queue is an instant, and cannot wait for its request),
+ * concurrency (a slot is one already), logs, sliding counters whose refusals count, and buckets
+ * that refill within some 80 ms.
+ *
+ * Purity: no clock, no malloc, no I/O.  SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ALGO_LEASE_H
+#define WEIR_ALGO_LEASE_H
+
+#include "algo/gcra.h"
+
+#define WEIR_LEASE_TTL_MAX_NS WEIR_NS_PER_S
+#define WEIR_LEASE_TTL_MIN_NS (WEIR_NS_PER_S / 100)
+#define WEIR_LEASE_TOKENS_MAX ((UINT32_C(1) << 24) - 1)
+
+/* What is asked for beyond the hits. */
+struct weir_lease_wish {
+    uint32_t tokens; /* at most WEIR_LEASE_TOKENS_MAX */
+    uint32_t shares; /* a lease is at most what is left, divided by this; above 0 */
+    uint32_t ttl_ns;
+};
+
+/* Whether tokens of such a limit may be leased at all. */
+bool weir_lease_suits(const struct weir_limit *limit);
+
+/* For how long, at most. */
+uint32_t weir_lease_ttl_ns(const struct weir_limit *limit);
+
+/* For how long tokens that are charged at now_ns may be spent. */
+uint64_t weir_lease_lasts_ns(const struct weir_limit *limit, uint32_t ttl_ns, uint64_t now_ns);
+
+/* How many, of a counter of which so many are left.  A window is then charged with them as with
+ * hits. */
+static inline uint32_t weir_lease_size(const struct weir_lease_wish *wish, uint64_t left)
+{
+    return (uint32_t)weir_min(wish->tokens, left / wish->shares);
+}
+
+/* The same of a token bucket, which is charged: *state moves to what it must be. */
+uint32_t weir_lease_from_bucket(const struct weir_limit *limit, const struct weir_lease_wish *wish,
+                                struct weir_tat *state, uint64_t now_ns);
+
+#endif
