@@ -59,14 +59,6 @@ def killed(server):
         return False
 
 
-def load_slowly(site):
-    """It comes back with a snapshot that takes 1.5 s; what it keeps otherwise would be read instead."""
-    server = site.server
-    server.ask("CONFIG", "SET", "appendonly", "no")
-    server.settings = [one if one != "yes" else "no" for one in server.settings]
-    server.restart_loading()
-
-
 FAULTS = {
     "killed": fault(lambda site: site.server.kill(), lambda site: site.server.start()),
     "frozen": fault(lambda site: site.server.freeze(), lambda site: site.server.thaw()),
@@ -76,6 +68,6 @@ FAULTS = {
     "disk full": fault(lambda site: site.server.fill_disk(), lambda site: site.server.free_disk()),
     "out of memory": fault(lambda site: site.server.fill_memory(), lambda site: site.server.free_memory()),
     "a replica": fault(lambda site: site.server.follow(1), lambda site: site.server.lead()),
-    "loading": fault(load_slowly, lambda site: None),
+    "loading": fault(lambda site: site.server.restart_loading(), lambda site: None),
     "busy": busy,
 }

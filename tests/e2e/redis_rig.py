@@ -146,9 +146,13 @@ class Server:
         self.ask("REPLICAOF", "NO", "ONE")
 
     def restart_loading(self, keys=1500, us_a_key=1000):
-        """Comes back with a snapshot that takes keys * us_a_key to load; LOADING for everybody meanwhile.  Returns at once."""
+        """Comes back with so many keys more, which take keys * us_a_key to load; LOADING for everybody meanwhile.  Returns at once."""
         self.ask("DEBUG", "POPULATE", str(keys), "chaos:load")
-        self.ask("SAVE")
+        if "--appendonly" in self.settings:
+            self.ask("BGREWRITEAOF")
+            wait_until(lambda: not self.info("persistence")["aof_rewrite_in_progress"], "the file of all writes")
+        else:
+            self.ask("SAVE")
         self.kill()
         self.start("--key-load-delay", us_a_key, "--loading-process-events-interval-bytes", 1024, is_waited_for=False)
 
