@@ -8,6 +8,7 @@
 #include "replay.h"
 
 #include "base/str.h"
+#include "engine/publish.h"
 #include "serve/redis_request.h"
 #include "serve/redis_wire.h"
 
@@ -22,6 +23,7 @@ struct cli_store {
     enum weir_redis_how how;
     char prefix[48];
     struct weir_redis_request request;
+    struct weir_redis_planner planner;
 };
 
 static int complain(const struct cli_store *store, int err)
@@ -82,7 +84,7 @@ int cli_store_new(struct cli_store **out, const char *url, struct weir_session *
     struct cli_store *store = calloc(1, sizeof(*store));
     if (store == NULL)
         return WEIR_ERR_NOMEM;
-    weir_redis_request_init(&store->request, session);
+    weir_redis_planner_init(&store->planner, session);
     int err = getrandom(&number, sizeof(number), 0) == (ssize_t)sizeof(number) ? 0 : WEIR_ERR_IO;
     snprintf(store->prefix, sizeof(store->prefix),
              "weir-replay:%016llx:", (unsigned long long)number);
@@ -102,7 +104,7 @@ void cli_store_free(struct cli_store *store)
     if (store == NULL)
         return;
     weir_redis_wire_free(store->wire);
-    weir_redis_request_fini(&store->request);
+    weir_redis_planner_fini(&store->planner);
     free(store);
 }
 
@@ -110,10 +112,12 @@ void cli_store_free(struct cli_store *store)
 static int ask(struct cli_store *store, uint64_t now_ns)
 {
     struct weir_redis_request *r = &store->request;
-    struct weir_redis_call call = weir_redis_request_call(r);
+    const struct weir_redis_call call = {.counters = r->counters,
+                                         .count = r->count,
+                                         .is_atomic = r->is_atomic,
+                                         .is_timed = true,
+                                         .now_ns = now_ns};
     uint64_t decided_ns;
-    call.is_timed = true;
-    call.now_ns = now_ns;
     weir_redis_put_call(weir_redis_wire_begin(store->wire), store->how, &call);
     int err = weir_redis_wire_ask(store->wire);
     if (err == WEIR_ERR_STORE && weir_redis_cure_of(error_of(store)) == WEIR_REDIS_CURE_LOAD)
@@ -123,7 +127,10 @@ static int ask(struct cli_store *store, uint64_t now_ns)
     struct weir_redis_said said = weir_redis_wire_said(store->wire);
     err = weir_redis_answer_read(said.reader, said.nodes, said.count, r->counters, r->count,
                                  &decided_ns);
-    return err != 0 ? err : weir_redis_request_settle(r);
+    if (err != 0)
+        return err;
+    r->count = weir_redis_request_settle(r, 0, r->count);
+    return r->count == 0;
 }
 
 int cli_store_check(struct cli_store *store, const struct weir_request *request, uint64_t now_ns,
@@ -131,8 +138,9 @@ int cli_store_check(struct cli_store *store, const struct weir_request *request,
 {
     struct weir_redis_request *r = &store->request;
     *is_store = false;
-    int err =
-        weir_redis_request_plan(r, request, weir_str_of(store->prefix), now_ns, out->statuses);
+    weir_publish_hold(store->planner.session);
+    int err = weir_redis_request_plan(r, &store->planner, request, weir_str_of(store->prefix),
+                                      now_ns, out->statuses);
     if (err != 0)
         return err;
     int done = r->count == 0;
@@ -142,6 +150,6 @@ int cli_store_check(struct cli_store *store, const struct weir_request *request,
         *is_store = true;
         return done < 0 ? done : WEIR_ERR_STORE;
     }
-    weir_redis_request_decide(r, out);
+    weir_redis_request_decide(r, store->planner.session, now_ns, out);
     return 0;
 }

@@ -1,28 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "serve/redis_request.h"
 
+#include "base/err.h"
 #include "engine/atomic.h"
 #include "engine/charge.h"
 #include "engine/combine.h"
 #include "engine/enforce.h"
 #include "engine/key_override.h"
 #include "engine/plan.h"
-#include "engine/publish.h"
+#include "engine/stats.h"
+#include "engine/ticket.h"
 #include "table/key_overrides.h"
+
+#include <stdalign.h>
+#include <string.h>
 
 #define NAMES_MAX (4u << 20) /* bytes of all names of a request */
 
-void weir_redis_request_init(struct weir_redis_request *r, struct weir_session *session)
+/* While it is planned. */
+struct planning {
+    struct weir_redis_request *r;
+    struct weir_redis_planner *planner;
+    struct weir_session *session;
+    const struct weir_domain *domain;
+    struct weir_str prefix;
+    uint64_t now_ns;
+    struct weir_status *statuses;
+};
+
+void weir_redis_planner_init(struct weir_redis_planner *planner, struct weir_session *session)
 {
-    r->session = session;
-    r->count = 0;
-    weir_buf_init(&r->names, NAMES_MAX);
+    planner->session = session;
+    weir_buf_init(&planner->names, NAMES_MAX);
 }
 
-void weir_redis_request_fini(struct weir_redis_request *r)
+void weir_redis_planner_fini(struct weir_redis_planner *planner)
 {
-    weir_buf_fini(&r->names);
+    weir_buf_fini(&planner->names);
 }
+
+/* ---- planning ---- */
 
 /* The rule's limits are all asked for in one place. */
 static bool is_local(const struct weir_item *item)
@@ -37,14 +54,15 @@ static bool is_local(const struct weir_item *item)
 
 /* Some values are shared or cut, and the plan did not keep which: found again.  The charge's limit
  * may be a copy, but has the tag of the rule's. */
-static const struct weir_rule_limit *match_again(struct weir_redis_request *r,
+static const struct weir_rule_limit *match_again(const struct planning *p,
                                                  const struct weir_descriptor *d, uint64_t tag)
 {
+    struct weir_match *match = &p->planner->match;
     uint32_t i = 0;
-    weir_rules_match(r->plan->domain, d->entries, d->entry_count, &r->match);
-    while (r->match.limits[i].limit.tag != tag)
+    weir_rules_match(p->domain, d->entries, d->entry_count, match);
+    while (match->limits[i].limit.tag != tag)
         i++;
-    return &r->match.limits[i];
+    return &match->limits[i];
 }
 
 static enum weir_redis_part part_of(const struct weir_item *item)
@@ -59,22 +77,25 @@ static bool takes_part(const struct weir_item *item)
     return item->charge_count > 0 && part_of(item) != WEIR_REDIS_NO_PART;
 }
 
-static void add_counter(struct weir_redis_request *r, const struct weir_item *item, uint32_t k,
-                        struct weir_str prefix)
+static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
 {
-    struct weir_charge *charge = &item->charges[k];
+    struct weir_redis_request *r = p->r;
+    struct weir_redis_planner *planner = p->planner;
+    const struct weir_item *item = &r->items[i];
+    const struct weir_charge *charge = &item->charges[k];
     const struct weir_descriptor *d = item->descriptor;
-    const struct weir_domain *domain = r->plan->domain;
     const struct weir_rule_limit *matched = NULL;
     if (item->is_charged)
-        matched = match_again(r, d, charge->limit->tag);
-    weir_identity_name(&r->name, d->entries, d->entry_count, matched ? &r->match : NULL, matched);
-    size_t from = r->names.len;
-    weir_redis_key_add(&r->names, prefix, weir_domain_name(domain), r->name.entries, r->name.count,
-                       charge->limit->tag);
-    r->charges[r->count] = charge;
+        matched = match_again(p, d, charge->limit->tag);
+    weir_identity_name(&planner->name, d->entries, d->entry_count,
+                       matched ? &planner->match : NULL, matched);
+    size_t from = planner->names.len;
+    weir_redis_key_add(&planner->names, p->prefix, weir_domain_name(p->domain),
+                       planner->name.entries, planner->name.count, charge->limit->tag);
+    r->owners[r->count] = (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges),
+                                                    .item = (uint16_t)i};
     r->counters[r->count++] = (struct weir_redis_counter){
-        .key = {.len = r->names.len - from},
+        .key = {.len = planner->names.len - from},
         .limit = charge->limit,
         .hits = charge->hits,
         .op = item->is_refund ? WEIR_OP_GIVE : WEIR_OP_TAKE,
@@ -85,10 +106,13 @@ static void add_counter(struct weir_redis_request *r, const struct weir_item *it
 
 /* What the table thinks of a rule, said as a limit of 0 would: it refuses one hit, and allows none.
  */
-static void add_stand_in(struct weir_redis_request *r, enum weir_redis_part part, bool allowed)
+static void add_stand_in(const struct planning *p, uint32_t i, enum weir_redis_part part,
+                         bool allowed)
 {
     static const struct weir_limit closed = {.algorithm = WEIR_FIXED_WINDOW};
-    r->charges[r->count] = NULL;
+    struct weir_redis_request *r = p->r;
+    r->owners[r->count] =
+        (struct weir_redis_owner){.charge = WEIR_REDIS_STAND_IN, .item = (uint16_t)i};
     r->counters[r->count++] = (struct weir_redis_counter){
         .limit = &closed,
         .hits = !allowed,
@@ -104,126 +128,194 @@ static void point_to_names(struct weir_redis_request *r)
 {
     const char *at = r->names.ptr;
     for (uint32_t i = 0; i < r->count; i++) {
+        if (r->owners[i].charge == WEIR_REDIS_STAND_IN)
+            continue;
         r->counters[i].key.ptr = at;
         at += r->counters[i].key.len;
     }
     for (uint32_t i = 0, first = 0; i < r->count; i++) {
-        while (r->charges[first] == NULL)
+        while (r->owners[first].charge == WEIR_REDIS_STAND_IN)
             first++;
-        if (r->charges[i] == NULL)
+        if (r->owners[i].charge == WEIR_REDIS_STAND_IN)
             r->counters[i].key = r->counters[first].key;
     }
 }
 
 /* Decides by the table, or looks. */
-static void ask_table(struct weir_redis_request *r, uint32_t i)
+static void ask_table(const struct planning *p, uint32_t i)
 {
-    struct weir_item *item = &r->plan->items[i];
-    if (!r->plan->is_atomic || !takes_part(item)) {
-        weir_charge_alone(r->session, item, r->now_ns, &r->statuses[i]);
+    struct weir_item *item = &p->r->items[i];
+    p->r->deciders[i] = WEIR_BY_TABLE;
+    if (!p->r->is_atomic || !takes_part(item)) {
+        weir_charge_alone(p->session, item, p->now_ns, &p->statuses[i]);
         return;
     }
-    r->is_looked[i] = true;
-    add_stand_in(r, part_of(item), weir_charge_look(r->session, item, r->now_ns));
+    p->r->deciders[i] = WEIR_BY_TABLE_LOOKED;
+    add_stand_in(p, i, part_of(item), weir_charge_look(p->session, item, p->now_ns));
 }
 
-static bool is_all_local(const struct weir_plan *plan)
+static bool is_all_local(const struct weir_redis_request *r)
 {
-    for (uint32_t i = 0; i < plan->item_count; i++) {
-        if (!is_local(&plan->items[i]))
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        if (!is_local(&r->items[i]))
             return false;
     }
     return true;
 }
 
-/* Each item's counters, unless the table decides it.  An atomic request of which that is true of
- * all items is the table's as a whole. */
-static void ask_for_items(struct weir_redis_request *r, struct weir_str prefix)
+/* Each item's counters, unless the table decides it. */
+static void ask_for_items(const struct planning *p)
 {
-    bool is_atomic = r->plan->is_atomic, is_whole = is_atomic && is_all_local(r->plan);
-    for (uint32_t i = 0; i < r->plan->item_count; i++) {
-        struct weir_item *item = &r->plan->items[i];
-        r->is_local[i] = is_local(item);
-        r->is_looked[i] = false;
-        if (is_whole)
-            continue;
-        if (r->is_local[i])
-            ask_table(r, i);
-        for (uint32_t k = 0; k < item->charge_count && !r->is_local[i]; k++)
-            add_counter(r, item, k, prefix);
+    struct weir_redis_request *r = p->r;
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        struct weir_item *item = &r->items[i];
+        r->deciders[i] = WEIR_BY_STORE;
+        if (is_local(item))
+            ask_table(p, i);
+        for (uint32_t k = 0; k < item->charge_count && r->deciders[i] == WEIR_BY_STORE; k++)
+            add_counter(p, i, k);
         /* Takes no part, but is one of those in quota mode of which not all may be over. */
-        if (is_atomic && item->is_quota && !takes_part(item))
-            add_stand_in(r, WEIR_REDIS_PART_QUOTA, true);
+        if (r->is_atomic && item->is_quota && !takes_part(item))
+            add_stand_in(p, i, WEIR_REDIS_PART_QUOTA, true);
     }
-    if (is_whole)
-        weir_atomic_decide(r->session, r->plan, r->now_ns, r->statuses);
 }
 
-int weir_redis_request_plan(struct weir_redis_request *r, const struct weir_request *request,
-                            struct weir_str prefix, uint64_t now_ns, struct weir_status *statuses)
+int weir_redis_request_plan(struct weir_redis_request *out, struct weir_redis_planner *planner,
+                            const struct weir_request *request, struct weir_str prefix,
+                            uint64_t now_ns, struct weir_status *statuses)
 {
-    struct weir_session *s = r->session;
+    struct weir_session *s = planner->session;
     weir_plan_reset(s);
-    int err = weir_plan_open(s, weir_publish_hold(s), request, false);
+    int err = weir_plan_open(s, s->mine, request, false);
     if (err != 0)
         return err;
-    r->plan = &s->plans[0];
-    r->statuses = statuses;
-    r->now_ns = now_ns;
-    r->count = 0;
-    weir_buf_cut(&r->names, 0);
-    weir_plan_find(s, r->plan);
-    weir_plan_fill(s, r->plan, false);
+    struct weir_plan *plan = &s->plans[0];
+    weir_plan_find(s, plan);
+    weir_plan_fill(s, plan, false);
     if (weir_key_overrides_live(s->engine->table, now_ns))
-        weir_key_override_apply(s, r->plan, now_ns);
-    if (r->plan->is_atomic)
-        weir_atomic_spare(s, r->plan);
-    ask_for_items(r, prefix);
-    if (r->names.has_failed)
+        weir_key_override_apply(s, plan, now_ns);
+    *out = (struct weir_redis_request){
+        .items = plan->items,
+        .charges = s->charges,
+        .counters = planner->counters,
+        .owners = planner->owners,
+        .deciders = planner->deciders,
+        .item_count = plan->item_count,
+        .charge_count = s->charge_count,
+        .is_atomic = plan->is_atomic,
+        .published = s->mine,
+    };
+    struct planning p = {.r = out,
+                         .planner = planner,
+                         .session = s,
+                         .domain = plan->domain,
+                         .prefix = prefix,
+                         .now_ns = now_ns,
+                         .statuses = statuses};
+    weir_buf_cut(&planner->names, 0);
+    if (plan->is_atomic && is_all_local(out)) { /* then it is the table's as a whole */
+        weir_atomic_decide(s, plan, now_ns, statuses);
+        memset(out->deciders, WEIR_BY_TABLE, out->item_count);
+        return 0;
+    }
+    if (plan->is_atomic)
+        weir_atomic_spare(s, plan);
+    ask_for_items(&p);
+    if (planner->names.has_failed)
         return WEIR_ERR_TOO_LARGE;
-    point_to_names(r);
+    out->names = weir_buf_str(&planner->names);
+    point_to_names(out);
     return 0;
 }
 
-struct weir_redis_call weir_redis_request_call(const struct weir_redis_request *r)
+/* ---- on its own ---- */
+
+/* Whether the limit is the session's: of this request alone, or of a key for a while. */
+static bool is_of_session(const struct weir_session *s, const struct weir_limit *limit)
 {
-    return (struct weir_redis_call){
-        .counters = r->counters, .count = r->count, .is_atomic = r->plan->is_atomic};
+    return (uintptr_t)limit >= (uintptr_t)s && (uintptr_t)limit < (uintptr_t)(s + 1);
 }
 
-bool weir_redis_request_settle(struct weir_redis_request *r)
+/* The bytes of count things of a size, as far as the next one may begin. */
+static size_t room_of(size_t count, size_t size)
 {
-    uint32_t kept = 0;
-    for (uint32_t first = 0, last = 0; first < r->count; first = ++last) {
+    const size_t grain = alignof(max_align_t);
+    return (count * size + grain - 1) / grain * grain;
+}
+
+size_t weir_redis_request_bytes(const struct weir_redis_request *r)
+{
+    return room_of(r->item_count, sizeof(*r->items)) +
+           room_of(r->charge_count, sizeof(*r->charges)) +
+           room_of(r->count, sizeof(*r->counters)) + room_of(r->count, sizeof(*r->owners)) +
+           room_of(r->charge_count, sizeof(struct weir_limit)) + room_of(r->item_count, 1) +
+           room_of(r->names.len, 1);
+}
+
+static void *carry(uint8_t **at, const void *from, size_t count, size_t size)
+{
+    void *to = *at;
+    *at += room_of(count, size);
+    if (count > 0)
+        memcpy(to, from, count * size);
+    return to;
+}
+
+void weir_redis_request_move(struct weir_redis_request *r, const struct weir_session *session,
+                             void *memory)
+{
+    uint8_t *at = memory;
+    r->is_moved = true;
+    const struct weir_charge *before = r->charges;
+    r->items = carry(&at, r->items, r->item_count, sizeof(*r->items));
+    r->charges = carry(&at, r->charges, r->charge_count, sizeof(*r->charges));
+    r->counters = carry(&at, r->counters, r->count, sizeof(*r->counters));
+    r->owners = carry(&at, r->owners, r->count, sizeof(*r->owners));
+    struct weir_limit *limits = (struct weir_limit *)(void *)at;
+    at += room_of(r->charge_count, sizeof(*limits));
+    r->deciders = carry(&at, r->deciders, r->item_count, 1);
+    r->names.ptr = carry(&at, r->names.ptr, r->names.len, 1);
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        if (r->items[i].charge_count > 0)
+            r->items[i].charges = r->charges + (r->items[i].charges - before);
+        r->items[i].descriptor = NULL; /* the caller's, who may leave */
+    }
+    for (uint32_t i = 0; i < r->charge_count; i++) {
+        if (!is_of_session(session, r->charges[i].limit))
+            continue;
+        limits[i] = *r->charges[i].limit;
+        r->charges[i].limit = &limits[i];
+    }
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (r->owners[i].charge != WEIR_REDIS_STAND_IN)
+            r->counters[i].limit = r->charges[r->owners[i].charge].limit;
+    }
+    point_to_names(r);
+}
+
+/* ---- answers ---- */
+
+uint32_t weir_redis_request_settle(struct weir_redis_request *r, uint32_t from, uint32_t count)
+{
+    uint32_t kept = from;
+    for (uint32_t first = from, last = from; first < from + count; first = ++last) {
         bool is_stale = r->counters[first].is_stale;
         while (!r->counters[last].ends)
             is_stale |= r->counters[++last].is_stale;
         for (uint32_t i = first; i <= last; i++) {
-            struct weir_charge *charge = r->charges[i];
+            const struct weir_redis_counter *counter = &r->counters[i];
             if (is_stale) {
-                r->charges[kept] = charge;
-                r->counters[kept++] = r->counters[i];
+                r->owners[kept] = r->owners[i];
+                r->counters[kept++] = *counter;
+            } else if (r->owners[i].charge != WEIR_REDIS_STAND_IN) {
+                struct weir_charge *charge = &r->charges[r->owners[i].charge];
+                charge->verdict = counter->verdict;
+                charge->mark = counter->new_mark;
+                charge->is_taken = counter->is_charged;
             }
-            if (is_stale || charge == NULL)
-                continue;
-            charge->verdict = r->counters[i].verdict;
-            charge->mark = r->counters[i].new_mark;
-            charge->is_taken = r->counters[i].is_charged;
         }
     }
-    r->count = kept;
-    return kept == 0;
-}
-
-/* Redis has said yes to all that was asked: now what was only looked at is taken.  Somebody may
- * have been faster on this host: then the request is refused, though Redis has counted it. */
-static void take_looked(struct weir_redis_request *r)
-{
-    for (uint32_t i = 0; i < r->plan->item_count; i++) {
-        struct weir_item *item = &r->plan->items[i];
-        if (r->is_looked[i] && r->statuses[i].code == WEIR_CODE_OK)
-            weir_charge_alone(r->session, item, r->now_ns, &r->statuses[i]);
-    }
+    return kept - from;
 }
 
 static bool is_allowed(const struct weir_item *item)
@@ -234,26 +326,67 @@ static bool is_allowed(const struct weir_item *item)
     return allowed;
 }
 
-void weir_redis_request_decide(struct weir_redis_request *r, struct weir_decision *out)
+static void count(struct weir_session *s, const struct weir_item *item)
 {
-    for (uint32_t i = 0; i < r->plan->item_count; i++) {
-        if (r->is_local[i] && !r->is_looked[i])
+    if (item->charge_count == 0)
+        return;
+    if (item->is_refund)
+        weir_stats_refunded(s, item);
+    else
+        weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
+}
+
+/* Where Redis has said yes to all that was asked, what was only looked at is taken.  Somebody may
+ * have been faster on this host: then the request is refused, though Redis has counted it. */
+static void take_looked(struct weir_redis_request *r, struct weir_session *s, uint64_t now_ns,
+                        bool is_ok, struct weir_status *statuses)
+{
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        if (r->deciders[i] != WEIR_BY_TABLE_LOOKED)
             continue;
-        struct weir_item *item = &r->plan->items[i];
-        if (!is_allowed(item) && weir_enforce_spares(r->session, item))
-            item->is_shadow = true;
-        weir_charge_status(item, &r->statuses[i]);
-        weir_charge_settle(r->session, item, &r->statuses[i]);
-        r->statuses[i].ticket.count = 0; /* it would be released in the table */
+        if (is_ok && statuses[i].code == WEIR_CODE_OK)
+            weir_charge_alone(s, &r->items[i], now_ns, &statuses[i]);
+        else
+            count(s, &r->items[i]);
     }
+}
+
+/* What the table said when the request was planned: again, if that was in other memory. */
+static void tell_again(const struct weir_redis_request *r, const struct weir_session *s, uint32_t i,
+                       struct weir_status *status)
+{
+    if (!r->is_moved)
+        return;
+    weir_charge_status(&r->items[i], status);
+    if (s->mine == r->published) /* a ticket is written with a look at the rules */
+        weir_ticket_write(s, &r->items[i], &status->ticket);
+}
+
+static void decide_by_store(struct weir_session *s, struct weir_item *item,
+                            struct weir_status *status)
+{
+    if (!is_allowed(item) && weir_enforce_spares(s, item))
+        item->is_shadow = true;
+    weir_charge_status(item, status);
+}
+
+void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session *session,
+                               uint64_t now_ns, struct weir_decision *out)
+{
+    struct weir_status *statuses = out->statuses;
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        struct weir_item *item = &r->items[i];
+        if (r->deciders[i] == WEIR_BY_TABLE)
+            tell_again(r, session, i, &statuses[i]);
+        else if (r->deciders[i] != WEIR_BY_NOBODY)
+            decide_by_store(session, item, &statuses[i]);
+        if (r->deciders[i] == WEIR_BY_STORE)
+            count(session, item);
+    }
+    bool is_ok = weir_combine(statuses, r->item_count) == WEIR_CODE_OK;
+    take_looked(r, session, now_ns, is_ok, statuses);
     out->is_denied = false;
-    out->statuses = r->statuses;
-    out->status_count = r->plan->item_count;
-    out->overall = weir_combine(r->statuses, r->plan->item_count);
-    if (out->overall == WEIR_CODE_OK) {
-        take_looked(r);
-        out->overall = weir_combine(r->statuses, r->plan->item_count);
-    }
-    if (r->session->engine->options.shadow_mode)
-        out->overall = WEIR_CODE_OK;
+    out->status_count = r->item_count;
+    out->overall = session->engine->options.shadow_mode ? WEIR_CODE_OK
+                                                        : weir_combine(statuses, r->item_count);
 }

@@ -1,4 +1,4 @@
-/* redis_request.h - a request as a call to Redis, and the answer as a decision.
+/* redis_request.h - a request as calls to Redis, and the answers as a decision.
  *
  *     plan      the request's rules, and of each the counters to ask for       no I/O
  *     (the caller sends weir_redis_put_call(), and reads weir_redis_answer_read())
@@ -8,6 +8,10 @@
  * What Redis is never asked for (`scope: host`, `counting: approximate`) is decided by the table,
  * while the request is planned.  In an atomic request it is only looked at then; a counter that
  * stands in for it tells the script what came of that, and it is taken once Redis has said yes.
+ *
+ * A plan lies in its planner and session, and is gone with their next one.  Who waits for Redis
+ * moves what is left of it - items, charges, counters, names - into memory of its own: some hundred
+ * bytes for a descriptor.
  *
  * The rest is the engine's: it plans, and combines, as for the table.
  *
@@ -23,39 +27,70 @@
 /* Every charge of a request, and for every descriptor one that stands in. */
 #define WEIR_REDIS_COUNTERS_MAX (WEIR_CHARGES_MAX + WEIR_DESCRIPTORS_MAX)
 
-/* Large: not for the stack. */
-struct weir_redis_request {
-    struct weir_session *session;
-    struct weir_plan *plan;
-    uint64_t now_ns;       /* of the table */
-    struct weir_buf names; /* of the counters */
-    uint32_t count;        /* of counters to ask for; 0: none, decide() */
-    struct weir_redis_counter counters[WEIR_REDIS_COUNTERS_MAX];
-    struct weir_charge *charges[WEIR_REDIS_COUNTERS_MAX]; /* each counter's; NULL: it stands in */
-    struct weir_name name;
-    struct weir_match match;
-    bool is_local[WEIR_DESCRIPTORS_MAX];  /* decided by the table already */
-    bool is_looked[WEIR_DESCRIPTORS_MAX]; /* by the table, but only looked at so far */
-    struct weir_status *statuses;         /* the caller's: one for each descriptor */
+/* Who decides a descriptor. */
+enum weir_redis_decider {
+    WEIR_BY_STORE,
+    WEIR_BY_TABLE,        /* it has already */
+    WEIR_BY_TABLE_LOOKED, /* it has only looked so far */
+    WEIR_BY_NOBODY,       /* the store was asked, and has failed */
 };
 
-void weir_redis_request_init(struct weir_redis_request *r, struct weir_session *session);
-void weir_redis_request_fini(struct weir_redis_request *r);
+/* What a counter was made for. */
+struct weir_redis_owner {
+    uint16_t charge; /* WEIR_REDIS_STAND_IN: none */
+    uint16_t item;
+};
+#define WEIR_REDIS_STAND_IN UINT16_MAX
 
-/* Plans.  now_ns is for what the table decides.  0, or the errors of weir_check(), or
- * WEIR_ERR_TOO_LARGE where the names take more than they may. */
-WEIR_MUST_CHECK int weir_redis_request_plan(struct weir_redis_request *r,
+struct weir_redis_request {
+    struct weir_item *items;
+    struct weir_charge *charges; /* of all items */
+    struct weir_redis_counter *counters;
+    struct weir_redis_owner *owners; /* of each counter */
+    uint8_t *deciders;               /* of each item; enum weir_redis_decider */
+    struct weir_str names;           /* of the counters, one behind the other */
+    uint32_t item_count, charge_count;
+    uint32_t count; /* of counters to ask for; 0: none, decide() */
+    bool is_atomic;
+    bool is_moved; /* to memory of its own */
+    const struct weir_published *published;
+};
+
+/* Memory to plan in.  Large: not for the stack. */
+struct weir_redis_planner {
+    struct weir_session *session;
+    struct weir_buf names;
+    struct weir_redis_counter counters[WEIR_REDIS_COUNTERS_MAX];
+    struct weir_redis_owner owners[WEIR_REDIS_COUNTERS_MAX];
+    uint8_t deciders[WEIR_DESCRIPTORS_MAX];
+    struct weir_name name;
+    struct weir_match match;
+};
+
+void weir_redis_planner_init(struct weir_redis_planner *planner, struct weir_session *session);
+void weir_redis_planner_fini(struct weir_redis_planner *planner);
+
+/* Plans, by the rules that the session holds (weir_publish_hold()).  now_ns, of the table's clock,
+ * and statuses, one for each descriptor, are for what the table decides.  0, or the errors of
+ * weir_check(), or WEIR_ERR_TOO_LARGE where the names take more than they may. */
+WEIR_MUST_CHECK int weir_redis_request_plan(struct weir_redis_request *out,
+                                            struct weir_redis_planner *planner,
                                             const struct weir_request *request,
                                             struct weir_str prefix, uint64_t now_ns,
                                             struct weir_status *statuses);
 
-/* What to send. */
-struct weir_redis_call weir_redis_request_call(const struct weir_redis_request *r);
+/* How many bytes a planned request needs to be on its own. */
+size_t weir_redis_request_bytes(const struct weir_redis_request *r);
+/* Moves it there; memory is aligned for anything. */
+void weir_redis_request_move(struct weir_redis_request *r, const struct weir_session *session,
+                             void *memory);
 
-/* The counters have been answered: true where all is decided.  Otherwise those that remain are to
- * be asked for again: the rate of their limit has changed. */
-bool weir_redis_request_settle(struct weir_redis_request *r);
+/* Counters from .. from + count have been answered.  Returns how many are to be asked for again,
+ * because the rate of their limit has changed: they are the first of these then. */
+uint32_t weir_redis_request_settle(struct weir_redis_request *r, uint32_t from, uint32_t count);
 
-void weir_redis_request_decide(struct weir_redis_request *r, struct weir_decision *out);
+/* Makes statuses of the verdicts.  Those of items that nobody has decided are there already. */
+void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session *session,
+                               uint64_t now_ns, struct weir_decision *out);
 
 #endif

@@ -29,8 +29,8 @@ static void set_hits(struct weir_descriptor *descriptors, uint32_t count, uint64
     }
 }
 
-int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
-                    struct weir_decision *out)
+int weir_http_describe(struct weir_session *s, const struct weir_http *http,
+                       struct weir_request *request, struct weir_decision *decision)
 {
     struct weir_http_room *room = s->http;
     struct weir_shape_room shapes = {
@@ -41,23 +41,34 @@ int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64
         .entry_max = WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX,
         .address_max = WEIR_DESCRIPTORS_MAX,
     };
-    struct weir_decision decision = {.overall = WEIR_CODE_OK, .statuses = room->statuses};
     const struct weir_domain *domain;
-    struct weir_request request = {.descriptors = room->descriptors};
+    *decision = (struct weir_decision){.overall = WEIR_CODE_OK, .statuses = room->statuses};
+    *request = (struct weir_request){.descriptors = room->descriptors};
     int err = find_domain(weir_publish_hold(s)->rules, http->domain, &domain);
     if (!err && domain)
-        err = weir_shapes_describe(domain, http, &shapes, &request.descriptor_count,
-                                   &decision.is_denied);
+        err = weir_shapes_describe(domain, http, &shapes, &request->descriptor_count,
+                                   &decision->is_denied);
     if (err)
         return err;
-    if (decision.is_denied)
-        decision.overall = WEIR_CODE_OVER_LIMIT;
-    if (request.descriptor_count > 0 && !decision.is_denied) {
-        request.domain = weir_domain_name(domain);
-        if (http->has_hits)
-            set_hits(room->descriptors, request.descriptor_count, http->hits);
-        err = weir_check_held(s, &request, now_ns, &decision);
+    if (decision->is_denied) {
+        decision->overall = WEIR_CODE_OVER_LIMIT;
+        request->descriptor_count = 0;
     }
+    if (request->descriptor_count > 0)
+        request->domain = weir_domain_name(domain);
+    if (http->has_hits)
+        set_hits(room->descriptors, request->descriptor_count, http->hits);
+    return 0;
+}
+
+int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
+                    struct weir_decision *out)
+{
+    struct weir_decision decision;
+    struct weir_request request;
+    int err = weir_http_describe(s, http, &request, &decision);
+    if (!err && request.descriptor_count > 0)
+        err = weir_check_held(s, &request, now_ns, &decision);
     if (!err)
         *out = decision;
     return err;

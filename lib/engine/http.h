@@ -16,4 +16,11 @@ struct weir_http_room {
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
 };
 
+/* The request in descriptors, by the rules that the session holds from now on.  None: *decision is
+ * the answer already.  Both are the session's, until its next call.  Errors as weir_check_http().
+ */
+WEIR_MUST_CHECK int weir_http_describe(struct weir_session *s, const struct weir_http *http,
+                                       struct weir_request *request,
+                                       struct weir_decision *decision);
+
 #endif

@@ -130,6 +130,18 @@ struct weir_published *weir_publish_borrow(struct weir *w)
     return p;
 }
 
+struct weir_published *weir_publish_keep(struct weir_session *s)
+{
+    struct weir *w = s->engine;
+    pthread_mutex_lock(&w->lock);
+    struct weir_published *p = atomic_load_explicit(&w->current, memory_order_relaxed);
+    for (struct weir_published *old = w->old; p != s->mine; old = old->next)
+        p = old; /* it is one of them, for the session holds it */
+    p->holds++;
+    pthread_mutex_unlock(&w->lock);
+    return p;
+}
+
 void weir_publish_return(struct weir *w, struct weir_published *p)
 {
     pthread_mutex_lock(&w->lock);

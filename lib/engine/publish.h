@@ -34,6 +34,8 @@ void weir_publish_fini(struct weir *w);
 
 /* For readers without a session: the current version stays until it is returned. */
 struct weir_published *weir_publish_borrow(struct weir *w);
+/* The version that the session holds now, for longer than that. */
+struct weir_published *weir_publish_keep(struct weir_session *s);
 void weir_publish_return(struct weir *w, struct weir_published *p);
 
 /* The id of the rule that counts under this number; empty: none does, or it is "other". */

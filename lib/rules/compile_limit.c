@@ -36,6 +36,18 @@ static enum weir_unit unit_of(struct weir_str text)
     return WEIR_UNIT_UNKNOWN;
 }
 
+/* What a limit says of the store that all hosts share. */
+static void fill_sharing(struct weir_draft_limit *limit, const struct weir_draft_limit *defaults,
+                         uint32_t fill)
+{
+    if (fill & WEIR_HAS_SCOPE)
+        limit->is_host_scope = defaults->is_host_scope;
+    if (fill & WEIR_HAS_ON_STORE_ERROR)
+        limit->on_store_error = defaults->on_store_error;
+    if (fill & WEIR_HAS_CONSISTENCY)
+        limit->consistency = defaults->consistency;
+}
+
 struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *written,
                                               const struct weir_draft_limit *defaults)
 {
@@ -70,12 +82,7 @@ struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *wri
     }
     if (fill & WEIR_HAS_COUNT_IF)
         limit.count_if = defaults->count_if;
-    if (fill & WEIR_HAS_SCOPE)
-        limit.is_host_scope = defaults->is_host_scope;
-    if (fill & WEIR_HAS_ON_STORE_ERROR)
-        limit.on_store_error = defaults->on_store_error;
-    if (fill & WEIR_HAS_CONSISTENCY)
-        limit.consistency = defaults->consistency;
+    fill_sharing(&limit, defaults, fill);
     limit.has |= fill;
     return limit;
 }
