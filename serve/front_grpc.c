@@ -7,11 +7,16 @@
  * than one: it fetches memory ahead.  A call that is reset before its turn was never decided and
  * has counted nothing.
  *
+ * Where a store is asked, a call waits for its decision in `pending`; its message stays in the
+ * stream, and is read again to be answered.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
+#include "engine/publish.h"
 #include "proto/grpc.h"
 #include "proto/health.h"
 #include "proto/rls.h"
+#include "serve/ask.h"
 #include "serve/envoy.h"
 #include "serve/service.h"
 #include "serve/worker.h"
@@ -44,10 +49,12 @@ struct call {
     struct weir_grpc_call grpc;
     struct weir_h2_stream *stream;
     struct call *before, *after;
-    struct calls *list;    /* where it waits: coming, ready, watchers, or NULL */
-    uint64_t begun_ns;     /* when its first bytes came */
-    enum weir_health told; /* to a watcher */
-    bool is_of_service;    /* it watches "ratelimit" */
+    struct calls *list; /* where it waits: coming, ready, pending, watchers, or NULL */
+    struct weir_front_grpc_conn *front;
+    struct weir_waiter waiter; /* in pending */
+    uint64_t begun_ns;         /* when its first bytes came */
+    enum weir_health told;     /* to a watcher */
+    bool is_of_service;        /* it watches "ratelimit" */
 };
 
 /* A connection. */
@@ -60,7 +67,7 @@ struct weir_front_grpc_conn {
     bool is_draining;
     bool has_said_why; /* the log knows what the peer did wrong */
     uint64_t now_ns;   /* of this turn */
-    struct calls coming, ready, watchers;
+    struct calls coming, ready, pending, watchers;
     struct weir_rls_options options;
 };
 
@@ -109,6 +116,8 @@ static void on_begin(void *ctx, struct weir_h2_stream *stream)
     struct call *call = call_of(stream);
     weir_grpc_begin(&call->grpc);
     call->stream = stream;
+    call->front = front;
+    call->waiter.ask = NULL;
     call->begun_ns = front->now_ns;
     call_enter(call, &front->coming);
 }
@@ -140,8 +149,10 @@ static void on_data(void *ctx, struct weir_h2_stream *stream)
 
 static void on_close(void *ctx, struct weir_h2_stream *stream)
 {
+    struct call *call = call_of(stream);
     (void)ctx;
-    call_leave(call_of(stream));
+    weir_ask_cancel(&call->waiter);
+    call_leave(call);
 }
 
 static const struct weir_h2_events events = {
@@ -310,6 +321,8 @@ static void answer(struct weir_front_grpc_conn *front, struct batch *batch, size
 {
     struct weir_h2_stream *stream = batch->calls[i]->stream;
     struct weir_rls_response response;
+    if (batch->results[i] == WEIR_ASK_PENDING)
+        return;
     if (batch->results[i]) {
         refuse(front, batch->calls[i], refusal_of(batch->results[i]));
         return;
@@ -346,13 +359,55 @@ static void answer_all(struct weir_front_grpc_conn *front, struct batch *batch)
     free(block);
 }
 
+/* The store has answered: the call is a batch of its own. */
+static void on_decided(struct weir_waiter *waiter, struct weir_decision *decision)
+{
+    struct call *call = (struct call *)(void *)((char *)waiter - offsetof(struct call, waiter));
+    struct weir_front_grpc_conn *front = call->front;
+    struct weir_str message;
+    uint32_t http_status;
+    struct batch batch;
+    front->now_ns = weir_loop_now(front->worker->loop);
+    struct weir_grpc_status status =
+        weir_grpc_message(&call->grpc, call->stream, front->now_ns, &message, &http_status);
+    call_leave(call);
+    weir_conn_wake(front->conn);
+    if (status.code != WEIR_GRPC_OK) { /* its time is up */
+        refuse(front, call, status);
+        return;
+    }
+    batch_init(&batch);
+    batch_add(&batch, front, call, message);
+    batch.results[0] = 0;
+    batch.decisions[0] = *decision;
+    count(front, &batch);
+    answer_all(front, &batch);
+}
+
+static void ask_store(struct weir_front_grpc_conn *front, struct batch *batch)
+{
+    struct weir_worker *worker = front->worker;
+    weir_publish_hold(worker->session);
+    for (size_t i = 0; i < batch->count; i++) {
+        struct call *call = batch->calls[i];
+        call->waiter.done = on_decided;
+        batch->results[i] = weir_ask_start(worker->asks, &batch->requests[i], front->now_ns,
+                                           &batch->decisions[i], &call->waiter);
+        if (batch->results[i] == WEIR_ASK_PENDING)
+            call_enter(call, &front->pending);
+    }
+}
+
 static void decide_some(struct weir_front_grpc_conn *front)
 {
     struct batch batch;
     batch_init(&batch);
     batch_fill(&batch, front, front->now_ns);
-    weir_check_many(front->worker->session, batch.requests, batch.count, front->now_ns,
-                    batch.decisions, batch.results);
+    if (front->worker->asks != NULL)
+        ask_store(front, &batch);
+    else
+        weir_check_many(front->worker->session, batch.requests, batch.count, front->now_ns,
+                        batch.decisions, batch.results);
     count(front, &batch);
     answer_all(front, &batch);
 }
@@ -484,6 +539,8 @@ static void front_close(void *state)
     if (front->after)
         front->after->before = front->before;
     *(front->before ? &front->before->after : &front->worker->grpc_conns) = front->after;
+    for (struct call *call = front->pending.first; call; call = call->after)
+        weir_ask_cancel(&call->waiter);
     weir_h2_free(front->h2);
     free(front);
 }

@@ -11,16 +11,41 @@
 
 /* ---- answers that wait ---- */
 
-/* Says it, and goes on with what came behind the request. */
+static bool is_waiting(const struct weir_front_http *front)
+{
+    return front->hold != NULL || front->waiter.ask != NULL;
+}
+
+/* Goes on with what came behind the request. */
+static void go_on(struct weir_front_http *front)
+{
+    weir_conn_owe(front->http.conn, false);
+    if (weir_http1_resume(front->http.parser) != 0 ||
+        (front->http.is_draining && !is_waiting(front)))
+        weir_conn_finish(front->http.conn);
+}
+
 static void end_hold(struct weir_front_http *front, bool is_forfeit)
 {
     struct weir_hold *hold = front->hold;
     front->hold = NULL;
     weir_hold_give_back(hold, front->http.worker, is_forfeit);
-    weir_conn_owe(front->http.conn, false);
-    if (weir_http1_resume(front->http.parser) != 0 ||
-        (front->http.is_draining && front->hold == NULL))
-        weir_conn_finish(front->http.conn);
+    go_on(front);
+}
+
+void weir_front_http_wait(struct weir_front_http *front, const struct weir_http1_request *request)
+{
+    front->asked.request = (struct weir_http1_request){.is_http10 = request->is_http10,
+                                                       .is_head = request->is_head,
+                                                       .keeps_open = request->keeps_open};
+    weir_conn_owe(front->http.conn, true);
+    weir_http1_pause(front->http.parser);
+}
+
+void weir_front_http_done(struct weir_front_http *front)
+{
+    if (front->hold == NULL) /* it waits on, for its time */
+        go_on(front);
 }
 
 static void ring(void *ctx)
@@ -118,6 +143,8 @@ static void front_close(void *state)
         return;
     if (front->hold)
         weir_hold_give_back(front->hold, front->http.worker, true);
+    weir_ask_cancel(&front->waiter);
+    weir_buf_fini(&front->asked.body);
     weir_http_conn_fini(&front->http);
     free(front);
 }
@@ -130,6 +157,8 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
         return WEIR_ERR_NOMEM;
     }
     front->options = weir_service_http_options(ctx);
+    weir_buf_init(&front->asked.body, WEIR_HTTP1_BODY_MAX);
+    front->asked.body.budget = &front->http.worker->budget;
     weir_http_peer_read(&front->peer, weir_conn_peer(conn), front->options);
     *state = front;
     return 0;
@@ -139,12 +168,12 @@ static void front_drain(void *state)
 {
     struct weir_front_http *front = state;
     const struct weir_settings *settings = weir_service_settings(front->http.worker->service);
-    if (!front->hold) {
+    if (!is_waiting(front)) {
         weir_http_conn_drain(&front->http);
         return;
     }
     front->http.is_draining = true;
-    if (weir_alarm_left(&front->hold->alarm) >= settings->grace * NS_PER_MS)
+    if (front->hold && weir_alarm_left(&front->hold->alarm) >= settings->grace * NS_PER_MS)
         refuse_held(front);
 }
 

@@ -12,15 +12,36 @@
 #ifndef WEIR_SERVE_FRONT_HTTP_H
 #define WEIR_SERVE_FRONT_HTTP_H
 
+#include "base/buf.h"
+#include "serve/ask.h"
 #include "serve/http_conn.h"
 #include "serve/http_request.h"
+
+/* What is kept of a request while the store decides it. */
+struct weir_front_asked {
+    struct weir_http1_request request; /* how to answer, and no texts */
+    int deny_status;                   /* of /check */
+    bool holds;
+    struct weir_buf body; /* of /json, where it is needed for the answer */
+};
 
 struct weir_front_http {
     struct weir_http_conn http;
     const struct weir_http_options *options;
     struct weir_http_peer peer;
-    struct weir_hold *hold; /* the answer that waits, or NULL */
+    struct weir_hold *hold;    /* the answer that waits, or NULL */
+    struct weir_waiter waiter; /* for a decision */
+    struct weir_front_asked asked;
 };
+
+/* The request's decision comes later: nothing more is read until it is answered, and done. */
+void weir_front_http_wait(struct weir_front_http *front, const struct weir_http1_request *request);
+void weir_front_http_done(struct weir_front_http *front);
+static inline struct weir_front_http *weir_front_http_of(struct weir_waiter *waiter)
+{
+    return (struct weir_front_http *)(void *)((char *)waiter -
+                                              offsetof(struct weir_front_http, waiter));
+}
 
 /* Queues an answer so much later; false where it cannot be held.  Nothing more is read until
  * then. */

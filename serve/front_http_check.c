@@ -74,23 +74,23 @@ static void answer_denied(struct weir_front_http *front, const struct weir_http1
 }
 
 static void answer(struct weir_front_http *front, const struct weir_http1_request *request,
-                   const struct weir_http_question *q, int deny_status)
+                   const struct weir_decision *decision, int deny_status)
 {
     char lines[WEIR_HEADERS_LEN_MAX], body[WEIR_HEADERS_LEN_MAX];
     struct weir_text lines_text = weir_text_in(lines, sizeof(lines));
     struct weir_text body_text = weir_text_in(body, sizeof(body));
     struct weir_http1_answer told = {.status = 200};
-    weir_headers_write(&lines_text, front->options->dialects, &q->decision,
+    weir_headers_write(&lines_text, front->options->dialects, decision,
                        weir_loop_now(front->http.worker->loop));
     told.lines = (struct weir_str){.ptr = lines, .len = weir_text_len(&lines_text)};
-    if (q->decision.overall == WEIR_CODE_OVER_LIMIT) {
+    if (decision->overall == WEIR_CODE_OVER_LIMIT) {
         told.status = deny_status;
         told.content_type =
-            weir_headers_refusal(&body_text, front->options->body, told.status, &q->decision);
+            weir_headers_refusal(&body_text, front->options->body, told.status, decision);
         if (body_text.has_overflowed) { /* names that nobody gives: then without them */
             body_text = weir_text_in(body, sizeof(body));
             told.content_type =
-                weir_headers_refusal(&body_text, WEIR_REFUSAL_PLAIN, told.status, &q->decision);
+                weir_headers_refusal(&body_text, WEIR_REFUSAL_PLAIN, told.status, decision);
         }
         told.body = (struct weir_str){.ptr = body, .len = weir_text_len(&body_text)};
     }
@@ -149,6 +149,31 @@ static bool hold(struct weir_front_http *front, const struct weir_http1_request 
     return false;
 }
 
+/* Tells what was decided, or holds it. */
+static void tell(struct weir_front_http *front, const struct weir_http1_request *request,
+                 struct weir_decision *decision, int deny_status, bool holds)
+{
+    struct weir_worker *worker = front->http.worker;
+    bool waits = holds && hold(front, request, decision);
+    bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
+    weir_worker_add(worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
+    weir_worker_add(worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
+    if (waits)
+        return;
+    if (decision->is_denied)
+        answer_denied(front, request, deny_status);
+    else
+        answer(front, request, decision, deny_status);
+}
+
+static void on_decided(struct weir_waiter *waiter, struct weir_decision *decision)
+{
+    struct weir_front_http *front = weir_front_http_of(waiter);
+    const struct weir_front_asked *asked = &front->asked;
+    tell(front, &asked->request, decision, asked->deny_status, asked->holds);
+    weir_front_http_done(front);
+}
+
 void weir_front_http_check(struct weir_front_http *front, const struct weir_http1_request *request,
                            struct weir_str rest)
 {
@@ -160,22 +185,17 @@ void weir_front_http_check(struct weir_front_http *front, const struct weir_http
     if (!err)
         err = weir_http_request_read(&q.http, request, is_below ? rest : WEIR_STR(""), &front->peer,
                                      front->options, &why);
+    front->waiter.done = on_decided;
     if (!err)
-        err = weir_http_decide(&q, front->http.worker->session, wishes.domain,
-                               weir_loop_now(front->http.worker->loop), &why);
-    if (err) {
+        err = weir_http_decide(&q, front->http.worker, wishes.domain, &front->waiter, &why);
+    if (err == WEIR_ASK_PENDING) {
+        front->asked.deny_status = wishes.deny_status;
+        front->asked.holds = wishes.holds;
+        weir_front_http_wait(front, request);
+    } else if (err) {
         weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_BAD, 1);
         weir_http_conn_say(&front->http, request, 400, weir_str_of(why));
-        return;
+    } else {
+        tell(front, request, &q.decision, wishes.deny_status, wishes.holds);
     }
-    bool waits = wishes.holds && hold(front, request, &q.decision);
-    bool is_refused = q.decision.overall == WEIR_CODE_OVER_LIMIT;
-    weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_REQUESTS, 1);
-    weir_worker_add(front->http.worker, WEIR_FRONT_HTTP, WEIR_FRONT_COUNT_OVER_LIMIT, is_refused);
-    if (waits)
-        return;
-    if (q.decision.is_denied)
-        answer_denied(front, request, wishes.deny_status);
-    else
-        answer(front, request, &q, wishes.deny_status);
 }

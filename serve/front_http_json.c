@@ -2,6 +2,7 @@
 #include "serve/front_http.h"
 
 #include "base/str.h"
+#include "engine/publish.h"
 #include "proto/rls_json.h"
 #include "serve/envoy.h"
 
@@ -73,25 +74,71 @@ static void answer(struct weir_front_http *front, const struct weir_http1_reques
     free(large);
 }
 
+static void tell(struct weir_front_http *front, const struct weir_http1_request *request,
+                 const struct weir_request *asked, struct weir_decision *decision)
+{
+    struct weir_worker *worker = front->http.worker;
+    struct weir_envoy_sums sums = {0};
+    weir_envoy_decided(&sums, decision, weir_service_settings(worker->service)->shadow_mode,
+                       weir_loop_now(worker->loop));
+    weir_envoy_count(&sums, worker, WEIR_FRONT_HTTP);
+    answer(front, request, asked, decision);
+}
+
+/* Metadata are told of the request, which is read again for that. */
+static void tell_with_body(struct weir_front_http *front, struct weir_decision *decision)
+{
+    struct weir_rls_json json; /* large, and mostly not touched */
+    char why[WHY_LEN];
+    if (weir_rls_json_parse(&json, weir_buf_str(&front->asked.body), why, sizeof(why)) == 0)
+        tell(front, &front->asked.request, &json.request, decision);
+    else /* it could not be kept */
+        refuse(front, &front->asked.request, 503, "there is no memory for the answer");
+    weir_rls_json_fini(&json);
+    weir_buf_cut(&front->asked.body, 0);
+}
+
+static void on_decided(struct weir_waiter *waiter, struct weir_decision *decision)
+{
+    struct weir_front_http *front = weir_front_http_of(waiter);
+    const struct weir_request nothing = {.descriptor_count = 0};
+    if (weir_service_settings(front->http.worker->service)->dynamic_metadata)
+        tell_with_body(front, decision);
+    else
+        tell(front, &front->asked.request, &nothing, decision);
+    weir_front_http_done(front);
+}
+
+static int decide(struct weir_front_http *front, const struct weir_request *request,
+                  struct weir_decision *out)
+{
+    struct weir_worker *worker = front->http.worker;
+    uint64_t now_ns = weir_loop_now(worker->loop);
+    if (worker->asks == NULL)
+        return weir_check(worker->session, request, now_ns, out);
+    weir_publish_hold(worker->session);
+    front->waiter.done = on_decided;
+    return weir_ask_start(worker->asks, request, now_ns, out, &front->waiter);
+}
+
 void weir_front_http_json(struct weir_front_http *front, const struct weir_http1_request *request)
 {
     struct weir_rls_json json; /* large, and mostly not touched */
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
     struct weir_decision decision = {.statuses = statuses};
     char why[WHY_LEN] = "";
-    uint64_t now_ns = weir_loop_now(front->http.worker->loop);
     int err = weir_rls_json_parse(&json, request->body, why, sizeof(why));
     if (!err)
-        err = weir_check(front->http.worker->session, &json.request, now_ns, &decision);
-    if (err) {
+        err = decide(front, &json.request, &decision);
+    if (err == WEIR_ASK_PENDING) {
+        weir_front_http_wait(front, request);
+        if (weir_service_settings(front->http.worker->service)->dynamic_metadata)
+            weir_buf_add(&front->asked.body, request->body);
+    } else if (err) {
         refuse(front, request, err == WEIR_ERR_TOO_LARGE ? 413 : 400,
                why[0] != '\0' ? why : weir_strerror(err));
     } else {
-        struct weir_envoy_sums sums = {0};
-        bool has_shadow = weir_service_settings(front->http.worker->service)->shadow_mode;
-        weir_envoy_decided(&sums, &decision, has_shadow, now_ns);
-        weir_envoy_count(&sums, front->http.worker, WEIR_FRONT_HTTP);
-        answer(front, request, &json.request, &decision);
+        tell(front, request, &json.request, &decision);
     }
     weir_rls_json_fini(&json);
 }

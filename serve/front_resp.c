@@ -6,17 +6,18 @@
  * at once, and all replies leave in one write.  A command of another kind ends the batch before it
  * is answered, for replies come in the order of the commands.
  *
- * The bucket's numbers are the client's, its counters the table's; rules have no say.
+ * The bucket's numbers are the client's, its counters the table's, or a store's (resp_wait.h);
+ * rules have no say.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 #include "serve/resp_session.h"
+#include "serve/resp_wait.h"
 
 #include <stdlib.h>
 
 #define BATCH_MAX 64
 #define OUT_LEN (2 * WEIR_RESP_REPLY_MAX)
-#define THROTTLE_REPLY_MAX 128 /* "*5" and five numbers; errors are shorter than a name's maximum */
 
 #define NS_PER_S UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
@@ -35,7 +36,11 @@ struct turn {
 
 static void send_out(struct turn *turn)
 {
-    weir_conn_send(turn->session->conn, turn->buf, weir_text_len(&turn->out));
+    struct weir_str bytes = {.ptr = turn->buf, .len = weir_text_len(&turn->out)};
+    if (weir_resp_is_waiting(turn->session))
+        weir_resp_wait_later(turn->session, bytes);
+    else
+        weir_conn_send(turn->session->conn, bytes.ptr, bytes.len);
     turn->out = weir_text_in(turn->buf, sizeof(turn->buf));
 }
 
@@ -81,21 +86,38 @@ static void put_refusal(struct weir_text *out, enum weir_resp_dialect dialect, s
         WEIR_STR(""));
 }
 
+void weir_resp_put_throttled(struct weir_text *out, enum weir_resp_dialect dialect, int result,
+                             const struct weir_throttled *throttled)
+{
+    if (result == 0)
+        put_result(out, dialect, throttled);
+    else
+        put_refusal(out, dialect, WEIR_STR("the key, or burst and period, are over a maximum"));
+}
+
+static void ask_store(struct turn *turn)
+{
+    send_out(turn); /* what came before */
+    if (!weir_resp_wait_ask(turn->session, turn->throttles, turn->dialects, turn->count))
+        turn->session->is_ending = true;
+    turn->count = 0;
+}
+
 static void decide(struct turn *turn)
 {
     struct weir_worker *worker = turn->session->worker;
     uint64_t refused = 0, bad = 0;
     if (turn->count == 0)
         return;
+    if (worker->asks != NULL) {
+        ask_store(turn);
+        return;
+    }
     weir_throttle_many(worker->session, turn->throttles, turn->count, weir_loop_now(worker->loop),
                        turn->outs, turn->results);
     for (size_t i = 0; i < turn->count; i++) {
-        make_room(turn, THROTTLE_REPLY_MAX);
-        if (turn->results[i] == 0)
-            put_result(&turn->out, turn->dialects[i], &turn->outs[i]);
-        else
-            put_refusal(&turn->out, turn->dialects[i],
-                        WEIR_STR("the key, or burst and period, are over a maximum"));
+        make_room(turn, WEIR_RESP_THROTTLED_MAX);
+        weir_resp_put_throttled(&turn->out, turn->dialects[i], turn->results[i], &turn->outs[i]);
         bad += turn->results[i] != 0;
         refused += turn->results[i] == 0 && !turn->outs[i].allowed;
     }
@@ -248,26 +270,47 @@ static void protocol_error(struct turn *turn)
              WEIR_LOG_TEXT("why", session->resp.fault));
 }
 
-static int front_feed(void *state, const uint8_t *bytes, size_t len)
+/* No more goes to the store than a connection may have there: what follows is read later. */
+static bool has_enough(const struct turn *turn)
+{
+    return turn->session->worker->asks != NULL && turn->count >= weir_resp_wait_room(turn->session);
+}
+
+/* Obeys what came.  WEIR_RESP_COMMAND: there may be more, but for now this is enough. */
+static enum weir_resp_next read_commands(struct turn *turn)
+{
+    struct weir_resp_session *session = turn->session;
+    struct weir_resp_command command;
+    enum weir_resp_next next = WEIR_RESP_COMMAND;
+    while (!session->is_ending && !has_enough(turn) &&
+           (next = weir_resp_next(&session->resp, &command)) == WEIR_RESP_COMMAND) {
+        weir_conn_amid(session->conn, false); /* the next has its own time */
+        session->has_obeyed = true;
+        obey(turn, &command);
+    }
+    decide(turn);
+    if (next == WEIR_RESP_BAD)
+        protocol_error(turn);
+    send_out(turn);
+    return next;
+}
+
+int weir_front_resp_feed(void *state, const uint8_t *bytes, size_t len)
 {
     struct weir_resp_session *session = state;
-    struct weir_resp_command command;
-    enum weir_resp_next next = WEIR_RESP_MORE;
+    enum weir_resp_next next;
+    bool waits;
     struct turn turn;
     turn.session = session;
     turn.count = 0;
     turn.out = weir_text_in(turn.buf, sizeof(turn.buf));
     weir_resp_feed(&session->resp, bytes, len);
-    while (!session->is_ending &&
-           (next = weir_resp_next(&session->resp, &command)) == WEIR_RESP_COMMAND) {
-        weir_conn_amid(session->conn, false); /* the next has its own time */
-        session->has_obeyed = true;
-        obey(&turn, &command);
-    }
-    decide(&turn);
-    if (next == WEIR_RESP_BAD)
-        protocol_error(&turn);
-    send_out(&turn);
+    do {
+        next = read_commands(&turn);
+        waits = weir_resp_wait_flush(session);
+    } while (next == WEIR_RESP_COMMAND && !session->is_ending && !waits);
+    if (waits && next == WEIR_RESP_COMMAND)
+        weir_resp_wait_behind(session);
     weir_resp_end(&session->resp);
     if (!session->is_alive && session->has_obeyed && !session->is_ending &&
         (session->is_authenticated || !weir_resp_needs_password(session))) {
@@ -275,19 +318,22 @@ static int front_feed(void *state, const uint8_t *bytes, size_t len)
         weir_conn_alive(session->conn);
     }
     weir_conn_amid(session->conn, weir_resp_is_amid(&session->resp));
-    return session->is_ending ? WEIR_ERR_IO : 0;
+    return session->is_ending && !waits ? WEIR_ERR_IO : 0;
 }
 
 /* There is no way to tell a client; what it has been answered will leave. */
 static void front_drain(void *state)
 {
     struct weir_resp_session *session = state;
-    weir_conn_finish(session->conn);
+    session->is_ending = true;
+    if (!weir_resp_is_waiting(session))
+        weir_conn_finish(session->conn);
 }
 
 static void front_close(void *state)
 {
     struct weir_resp_session *session = state;
+    weir_resp_wait_free(session);
     weir_resp_fini(&session->resp);
     free(session);
 }
@@ -295,7 +341,7 @@ static void front_close(void *state)
 const struct weir_protocol weir_front_resp = {
     .name = "resp",
     .open = front_open,
-    .feed = front_feed,
+    .feed = weir_front_resp_feed,
     .drain = front_drain,
     .close = front_close,
 };

@@ -2,6 +2,7 @@
 #include "serve/http_decide.h"
 
 #include "base/str.h"
+#include "engine/http.h"
 
 static const char *words_of(int err)
 {
@@ -18,17 +19,29 @@ static const char *words_of(int err)
     }
 }
 
-int weir_http_decide(struct weir_http_question *q, struct weir_session *session,
-                     struct weir_str name, uint64_t now_ns, const char **why)
+static int ask_store(struct weir_worker *worker, const struct weir_http *http, uint64_t now_ns,
+                     struct weir_decision *out, struct weir_waiter *waiter)
+{
+    struct weir_request request;
+    int err = weir_http_describe(worker->session, http, &request, out);
+    if (err == 0 && request.descriptor_count > 0)
+        err = weir_ask_start(worker->asks, &request, now_ns, out, waiter);
+    return err;
+}
+
+int weir_http_decide(struct weir_http_question *q, struct weir_worker *worker, struct weir_str name,
+                     struct weir_waiter *waiter, const char **why)
 {
     struct weir_str told = q->http.options->domain;
     struct weir_http http = {.attribute = weir_http_request_attribute, .ctx = &q->http};
+    uint64_t now_ns = weir_loop_now(worker->loop);
     if (name.ptr)
         http.domain = name;
     else if (told.len > 0)
         http.domain = told;
-    int err = weir_check_http(session, &http, now_ns, &q->decision);
-    if (err)
+    int err = worker->asks != NULL ? ask_store(worker, &http, now_ns, &q->decision, waiter)
+                                   : weir_check_http(worker->session, &http, now_ns, &q->decision);
+    if (err < 0)
         *why = words_of(err);
     return err;
 }

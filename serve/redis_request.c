@@ -87,13 +87,13 @@ static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
     const struct weir_rule_limit *matched = NULL;
     if (item->is_charged)
         matched = match_again(p, d, charge->limit->tag);
-    weir_identity_name(&planner->name, d->entries, d->entry_count,
-                       matched ? &planner->match : NULL, matched);
+    weir_identity_name(&planner->name, d->entries, d->entry_count, matched ? &planner->match : NULL,
+                       matched);
     size_t from = planner->names.len;
     weir_redis_key_add(&planner->names, p->prefix, weir_domain_name(p->domain),
                        planner->name.entries, planner->name.count, charge->limit->tag);
-    r->owners[r->count] = (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges),
-                                                    .item = (uint16_t)i};
+    r->owners[r->count] =
+        (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges), .item = (uint16_t)i};
     r->counters[r->count++] = (struct weir_redis_counter){
         .key = {.len = planner->names.len - from},
         .limit = charge->limit,
@@ -246,8 +246,8 @@ static size_t room_of(size_t count, size_t size)
 size_t weir_redis_request_bytes(const struct weir_redis_request *r)
 {
     return room_of(r->item_count, sizeof(*r->items)) +
-           room_of(r->charge_count, sizeof(*r->charges)) +
-           room_of(r->count, sizeof(*r->counters)) + room_of(r->count, sizeof(*r->owners)) +
+           room_of(r->charge_count, sizeof(*r->charges)) + room_of(r->count, sizeof(*r->counters)) +
+           room_of(r->count, sizeof(*r->owners)) +
            room_of(r->charge_count, sizeof(struct weir_limit)) + room_of(r->item_count, 1) +
            room_of(r->names.len, 1);
 }
@@ -387,6 +387,6 @@ void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session
     take_looked(r, session, now_ns, is_ok, statuses);
     out->is_denied = false;
     out->status_count = r->item_count;
-    out->overall = session->engine->options.shadow_mode ? WEIR_CODE_OK
-                                                        : weir_combine(statuses, r->item_count);
+    out->overall =
+        session->engine->options.shadow_mode ? WEIR_CODE_OK : weir_combine(statuses, r->item_count);
 }

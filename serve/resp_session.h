@@ -19,6 +19,8 @@
 
 static_assert(WEIR_RESP_REPLY_MAX > WEIR_RESP_BULK_MAX + 64, "an echo fits");
 
+struct weir_resp_wait; /* serve/resp_wait.h */
+
 struct weir_resp_session {
     struct weir_conn *conn;
     struct weir_worker *worker;
@@ -30,6 +32,7 @@ struct weir_resp_session {
     bool is_authenticated;
     bool is_ending;
     uint32_t guesses;
+    struct weir_resp_wait *wait; /* NULL: nothing has waited yet */
     size_t name_len;
     char name[WEIR_RESP_NAME_MAX];
 };
@@ -47,6 +50,13 @@ enum weir_resp_dialect weir_resp_dialect_of(struct weir_str name);
 
 /* Answers any command, the unknown ones too. */
 void weir_resp_obey(struct weir_resp_call *call);
+
+#define WEIR_RESP_THROTTLED_MAX 128 /* "*5" and five numbers, or an error */
+
+/* front_resp.c, for resp_wait.c.  result: of weir_throttle(). */
+void weir_resp_put_throttled(struct weir_text *out, enum weir_resp_dialect dialect, int result,
+                             const struct weir_throttled *throttled);
+int weir_front_resp_feed(void *session, const uint8_t *bytes, size_t len);
 
 /* Whether the connection must say a password first. */
 bool weir_resp_needs_password(const struct weir_resp_session *session);

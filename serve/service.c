@@ -2,6 +2,7 @@
 #include "serve/service_internal.h"
 
 #include "base/err.h"
+#include "serve/ask.h"
 #include "serve/audit.h"
 
 #include <errno.h>
@@ -254,6 +255,19 @@ static int make_workers(struct weir_service *service)
     return 0;
 }
 
+static int open_store(struct weir_service *service)
+{
+    char why[256] = "";
+    int err = weir_ask_shared_new(&service->store, service->settings, why, sizeof(why));
+    for (uint32_t i = 0; i < service->worker_count && err == 0 && service->store != NULL; i++) {
+        struct weir_worker *worker = &service->workers[i];
+        err = weir_asks_new(&worker->asks, worker, service->store, why, sizeof(why));
+    }
+    if (err != 0)
+        weir_service_complain("the store: %s", why[0] != '\0' ? why : weir_strerror(err));
+    return err;
+}
+
 static int start_workers(struct weir_service *service)
 {
     uint32_t beat_ms = service->notify.watchdog_ms / 4;
@@ -478,6 +492,7 @@ static void fini(struct weir_service *service)
         weir_listener_free(service->listeners[i].listener);
     for (uint32_t i = 0; i < service->worker_count; i++)
         weir_worker_fini(&service->workers[i]);
+    weir_ask_shared_free(service->store);
     for (size_t i = 0; i < service->listener_count; i++)
         weir_tls_free(service->listeners[i].tls);
     free(service->workers);
@@ -514,6 +529,8 @@ int weir_service_run(const struct weir_settings *settings, const char *const *fl
         err = open_engine(&service);
     if (err == 0)
         err = make_workers(&service);
+    if (err == 0)
+        err = open_store(&service);
     if (err == 0)
         err = weir_service_listen(&service);
     if (err == 0)

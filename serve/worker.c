@@ -2,6 +2,7 @@
 #include "serve/worker.h"
 
 #include "base/err.h"
+#include "serve/ask.h"
 #include "serve/hold.h"
 #include "serve/service.h"
 
@@ -91,11 +92,13 @@ void weir_worker_join(struct weir_worker *worker)
 void weir_worker_fini(struct weir_worker *worker)
 {
     WEIR_ASSERT(!worker->is_started);
+    weir_asks_free(worker->asks); /* its connections are the loop's */
     weir_loop_free(worker->loop);
     weir_holds_free(worker->holds);
     weir_session_close(worker->session);
     weir_pool_fini(&worker->pool); /* the loop's connections are gone */
     worker->loop = NULL;
+    worker->asks = NULL;
     worker->holds = NULL;
     worker->session = NULL;
 }

@@ -21,6 +21,7 @@
 #include <weir/weir.h>
 
 struct weir_service; /* serve/service.h: settings, listeners, life */
+struct weir_asks;
 
 /* The front ends by number, in the order of fronts.def's full list. */
 enum weir_front {
@@ -50,6 +51,7 @@ struct weir_worker {
     struct weir_pool pool;                   /* for small blocks of memory */
     struct weir_budget budget;               /* for requests that are not whole yet */
     struct weir_holds *holds;                /* serve/hold.h */
+    struct weir_asks *asks;                  /* serve/ask.h; NULL: the table decides all */
     struct weir_front_grpc_conn *grpc_conns; /* all that are open, for health's sake */
     /* The service's own. */
     bool is_started;

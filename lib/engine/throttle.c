@@ -85,6 +85,22 @@ static void refuse_look(const struct weir_limit *limit, struct weir_verdict *ver
     }
 }
 
+void weir_throttle_tell(const struct weir_session *s, const struct weir_limit *limit,
+                        const struct weir_throttle *throttle, struct weir_verdict *verdict,
+                        struct weir_throttled *out)
+{
+    if (throttle->quantity == 0)
+        refuse_look(limit, verdict);
+    bool allowed = verdict->allowed || s->engine->options.shadow_mode;
+    *out = (struct weir_throttled){
+        .allowed = allowed,
+        .limit = verdict->limit,
+        .remaining = verdict->remaining,
+        .retry_after_ns = allowed ? 0 : verdict->retry_after_ns,
+        .reset_after_ns = verdict->reset_after_ns,
+    };
+}
+
 static int decide(struct weir_session *s, const struct weir_throttle *throttle, uint64_t key,
                   uint64_t now_ns, struct weir_throttled *out)
 {
@@ -101,18 +117,10 @@ static int decide(struct weir_session *s, const struct weir_throttle *throttle, 
         weir_local_give(table, limit, key, now_ns, 0 - (uint64_t)throttle->quantity, &verdict);
     } else {
         weir_local_look(table, limit, key, now_ns, 0, &verdict);
-        refuse_look(limit, &verdict);
     }
     if (throttle->quantity > 0 && weir_top_is_due(s))
         weir_top_tell_throttle(s, key, throttle, !verdict.allowed, now_ns);
-    bool allowed = verdict.allowed || s->engine->options.shadow_mode;
-    *out = (struct weir_throttled){
-        .allowed = allowed,
-        .limit = verdict.limit,
-        .remaining = verdict.remaining,
-        .retry_after_ns = allowed ? 0 : verdict.retry_after_ns,
-        .reset_after_ns = verdict.reset_after_ns,
-    };
+    weir_throttle_tell(s, limit, throttle, &verdict, out);
     return 0;
 }
 

@@ -32,4 +32,9 @@ WEIR_MUST_CHECK int weir_throttle_limit(struct weir_throttle_sets *sets,
                                         const struct weir_throttle *throttle,
                                         const struct weir_limit **out);
 
+/* What the caller is told, of a verdict of that limit. */
+void weir_throttle_tell(const struct weir_session *s, const struct weir_limit *limit,
+                        const struct weir_throttle *throttle, struct weir_verdict *verdict,
+                        struct weir_throttled *out);
+
 #endif

@@ -70,6 +70,14 @@ void weir_conn_owe(struct weir_conn *conn, bool is_owed)
     move_to(conn, is_owed ? PHASE_OWED : PHASE_IDLE);
 }
 
+void weir_conn_deafen(struct weir_conn *conn, bool is_deaf)
+{
+    conn->is_deaf = is_deaf;
+    weir_conn_mark(conn); /* flush_conn() sees to it */
+    if (is_deaf)
+        weir_conn_set_reading(conn, false);
+}
+
 void weir_conn_wake(struct weir_conn *conn)
 {
     conn->is_woken = true; /* from within turn() it means the next one */

@@ -169,7 +169,8 @@ static bool flush_conn(struct weir_conn *conn)
         return !conn->is_closing;
     }
     /* Who does not read answers need not send requests: TCP tells the peer. */
-    weir_conn_set_reading(conn, queued <= conn->side->listener->limits.output_max / 4);
+    weir_conn_set_reading(conn,
+                          queued <= conn->side->listener->limits.output_max / 4 && !conn->is_deaf);
     return true;
 }
 

@@ -79,7 +79,8 @@ struct weir_conn {
     bool is_finished;  /* the protocol has had its last turn */
     bool is_doomed;    /* close now */
     bool is_closing;   /* uv_close was called */
-    bool is_paused;    /* not reading: the peer does not read our answers */
+    bool is_paused;    /* not reading: the peer does not read our answers, or we are deaf */
+    bool is_deaf;      /* weir_conn_deafen() */
     bool has_ended;    /* the peer will send no more */
     char peer[INET6_ADDRSTRLEN];
 };

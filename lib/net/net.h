@@ -167,6 +167,8 @@ void weir_conn_alive(struct weir_conn *conn);
 void weir_conn_amid(struct weir_conn *conn, bool is_amid);
 /* The peer waits for an answer that will come later, or has got it: meanwhile no time counts. */
 void weir_conn_owe(struct weir_conn *conn, bool is_owed);
+/* Nothing more is read from the peer, or it is again: for who has enough to do with what came. */
+void weir_conn_deafen(struct weir_conn *conn, bool is_deaf);
 /* Ask for another turn() even if no byte comes (answers that were delayed by a timer). */
 void weir_conn_wake(struct weir_conn *conn);
 /* Close once everything queued has left. */

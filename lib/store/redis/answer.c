@@ -328,6 +328,11 @@ static bool has_mark(const struct weir_redis_counter *c)
            (c->op == WEIR_OP_TAKE && is_held && c->is_charged && c->hits > 0);
 }
 
+static bool is_uncut(const struct weir_limit *limit)
+{
+    return limit->count_rejected && weir_redis_kind_of(limit) == WEIR_REDIS_BUCKET;
+}
+
 int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_ns,
                               struct weir_str stored, unsigned said, uint32_t granted)
 {
@@ -336,7 +341,8 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
                       .now_ns = now_ns,
                       .hits = weir_redis_hits_of(counter),
                       .stored = stored};
-    a.limit.lag_ms = 0; /* there is one clock only, Redis's */
+    /* There is one clock only, Redis's; but a bucket that is not cut to its size stands. */
+    a.limit.lag_ms = is_uncut(&a.limit) ? UINT32_MAX : 0;
     a.limit.count_rejected &= counter->op != WEIR_OP_LOOK;
     bool is_allowed = said & WEIR_REDIS_ALLOWED;
     bool is_marked = counter->op == WEIR_OP_RELEASE || counter->op == WEIR_OP_RENEW;

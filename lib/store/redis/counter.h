@@ -9,6 +9,9 @@
  * of lib/algo as for the table, from what was stored before.  That these come to the same decision
  * as the script is checked each time: two programs that disagree must not both be believed.
  *
+ * Refused hits of buckets never count, so that count_rejected means something else there: what is
+ * in use may be more than the bucket holds, and stands (lib/engine/throttle.h).
+ *
  * A record is at most WEIR_REDIS_RECORD_MAX bytes, numbers with the least significant byte first:
  *
  *     | kind 1 | op 1 | counts 1 | ends 1 | part 1 | hits 6 |  what the kind needs ...

@@ -8,6 +8,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 local TAT = '<I5I4I2I4'
 local TAT_LEN = 15
+local UNCUT_S = 1e10                    -- longer than any bucket takes to fill
 
 -- What is in use: from now until it is full, at most cap.
 local function ahead_of(s, ns, num, cap_s, cap_ns, cap_num)
@@ -100,7 +101,8 @@ local function lease(ahead_s, ahead_ns, ahead_num, cap_s, cap_ns, cap_num, den)
     return ahead_s, ahead_ns, ahead_num
 end
 
-kinds[4] = function(key, op, hits, _, record, at)
+-- is_uncut: what a larger bucket has used of this counter stands, see lib/engine/throttle.h.
+kinds[4] = function(key, op, hits, is_uncut, record, at)
     local den, rate, cap_s, cap_ns, cap_num, cost_s, cost_ns, cost_num, more =
         unpack_of('<I4I4I5I4I4I5I4I4', record, at)
     local stored = call('GET', key)
@@ -116,7 +118,8 @@ kinds[4] = function(key, op, hits, _, record, at)
     if old_rate ~= rate and not is_past then
         return false, old, true
     end
-    local ahead_s, ahead_ns, ahead_num = ahead_of(s, ns, num, cap_s, cap_ns, cap_num)
+    local ahead_s, ahead_ns, ahead_num =
+        ahead_of(s, ns, num, is_uncut and UNCUT_S or cap_s, cap_ns, cap_num)
     local allowed = true
     if op == TAKE or op == LOOK then
         local next_s, next_ns, next_num =

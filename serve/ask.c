@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/ask.h"
+
+#include "base/err.h"
+#include "engine/publish.h"
+#include "serve/ask_internal.h"
+
+#include <stdlib.h>
+
+#define TRIES_MAX 4 /* of a call: rates may change again and again, but not so often */
+
+/* ---- memory ---- */
+
+/* The version that the session holds now; kept once, for all that are planned by it. */
+static struct weir_ask_version *version_of(struct weir_asks *asks)
+{
+    struct weir_session *session = asks->worker->session;
+    struct weir_ask_version *version = asks->versions;
+    if (version != NULL && version->published == session->mine)
+        return version;
+    version = malloc(sizeof(*version)); /* alloc: once for each reload */
+    if (version == NULL)
+        return NULL;
+    *version =
+        (struct weir_ask_version){.published = weir_publish_keep(session), .next = asks->versions};
+    asks->versions = version;
+    return version;
+}
+
+/* Old versions that nobody uses any more are returned; the newest stays, for the next. */
+static void leave_version(struct weir_asks *asks, struct weir_ask_version *version)
+{
+    if (--version->users > 0 || version == asks->versions)
+        return;
+    struct weir_ask_version **link = &asks->versions;
+    while (*link != version)
+        link = &(*link)->next;
+    *link = version->next;
+    weir_publish_return(asks->worker->engine, version->published);
+    free(version);
+}
+
+void *weir_ask_block_take(struct weir_asks *asks)
+{
+    struct weir_ask_block *block = asks->free;
+    if (block != NULL)
+        asks->free = block->next;
+    else if (asks->used < asks->max)
+        block = (void *)(asks->blocks + (size_t)asks->used++ * WEIR_ASK_BLOCK);
+    weir_ask_add(asks, block != NULL ? WEIR_ASK_COUNT_PENDING : WEIR_ASK_COUNT_NO_ROOM, 1);
+    return block;
+}
+
+void weir_ask_block_give(struct weir_asks *asks, void *block)
+{
+    struct weir_ask_block *freed = block;
+    freed->next = asks->free;
+    asks->free = freed;
+    weir_ask_add(asks, WEIR_ASK_COUNT_PENDING, UINT64_MAX); /* - 1 */
+}
+
+static void give_back(struct weir_ask *ask)
+{
+    struct weir_asks *asks = ask->asks;
+    if (ask->version != NULL)
+        leave_version(asks, ask->version);
+    if (ask->large_bytes > 0)
+        weir_budget_give(&asks->worker->budget, ask->large_bytes);
+    free(ask->large);
+    weir_ask_block_give(asks, ask);
+}
+
+/* Memory behind the block's head, or beside it.  NULL: there is none. */
+static void *take_room(struct weir_ask *ask, size_t bytes)
+{
+    const size_t head = (sizeof(*ask) + 15) / 16 * 16;
+    if (bytes <= WEIR_ASK_BLOCK - head)
+        return (uint8_t *)ask + head;
+    if (!weir_budget_take(&ask->asks->worker->budget, bytes))
+        return NULL;
+    ask->large_bytes = bytes;
+    ask->large = malloc(bytes); /* alloc: for requests of many descriptors */
+    return ask->large;
+}
+
+/* Takes what was planned out of the session.  NULL: there is no room. */
+static struct weir_ask *take(struct weir_asks *asks, struct weir_redis_request *planned)
+{
+    struct weir_ask *ask = weir_ask_block_take(asks);
+    if (ask == NULL)
+        return NULL;
+    *ask = (struct weir_ask){.asks = asks, .version = version_of(asks), .request = *planned};
+    if (ask->version != NULL)
+        ask->version->users++;
+    /* As many parts as there are counters, at most; each is 16-byte aligned by its size. */
+    size_t part_bytes = (planned->count * sizeof(struct weir_ask_part) + 15) / 16 * 16;
+    uint8_t *room = take_room(ask, part_bytes + weir_redis_request_bytes(planned));
+    if (room == NULL || ask->version == NULL) {
+        give_back(ask);
+        return NULL;
+    }
+    ask->parts = (struct weir_ask_part *)(void *)room;
+    weir_redis_request_move(&ask->request, asks->worker->session, room + part_bytes);
+    return ask;
+}
+
+/* ---- the end ---- */
+
+static void decide(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
+                   struct weir_decision *out)
+{
+    weir_ask_fall_back(asks, r, now_ns, out->statuses);
+    weir_redis_request_decide(r, asks->worker->session, now_ns, out);
+}
+
+/* All parts are there. */
+static void finish(struct weir_ask *ask)
+{
+    struct weir_asks *asks = ask->asks;
+    struct weir_waiter *waiter = ask->waiter;
+    struct weir_decision decision = {.statuses = asks->statuses};
+    decide(asks, &ask->request, weir_loop_now(asks->worker->loop), &decision);
+    if (waiter != NULL) {
+        waiter->ask = NULL;
+        waiter->done(waiter, &decision);
+    }
+    give_back(ask);
+}
+
+/* ---- calls ---- */
+
+static struct weir_ask_part *part_of(struct weir_redis_ask *call)
+{
+    return (struct weir_ask_part *)call; /* its first member */
+}
+
+static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_redis_how how)
+{
+    const struct weir_ask_part *part = part_of(call);
+    const struct weir_redis_request *r = &part->ask->request;
+    weir_redis_put_call(out, how,
+                        &(struct weir_redis_call){.counters = r->counters + part->from,
+                                                  .count = part->count,
+                                                  .is_atomic = r->is_atomic});
+}
+
+/* What it was asked for is nobody's to decide now, but the rule's policy's. */
+static void give_up(struct weir_ask_part *part)
+{
+    struct weir_redis_request *r = &part->ask->request;
+    for (uint32_t i = part->from; i < part->from + part->count; i++)
+        r->deciders[r->owners[i].item] = WEIR_BY_NOBODY;
+}
+
+/* Reads a reply.  False: there must be another call. */
+static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answer *answer)
+{
+    struct weir_redis_request *r = &part->ask->request;
+    uint64_t decided_ns;
+    if (weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
+                               r->counters + part->from, part->count, &decided_ns) != 0) {
+        give_up(part);
+        return true;
+    }
+    part->count = weir_redis_request_settle(r, part->from, part->count);
+    if (part->count == 0)
+        return true;
+    if (++part->tries < TRIES_MAX)
+        return false;
+    give_up(part);
+    return true;
+}
+
+static void call_done(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
+{
+    struct weir_ask_part *part = part_of(call);
+    struct weir_ask *ask = part->ask;
+    if (err != 0) {
+        give_up(part);
+    } else if (!read_answer(part, answer)) {
+        weir_ask_add(ask->asks, WEIR_ASK_COUNT_AGAIN, 1);
+        weir_redis_link_ask(ask->asks->link, call);
+        return;
+    }
+    if (--ask->parts_left == 0)
+        finish(ask);
+}
+
+/* Where one server has all keys, so has one call; else each place has one. */
+static void make_parts(struct weir_ask *ask)
+{
+    struct weir_redis_request *r = &ask->request;
+    enum weir_redis_topology topology = ask->asks->shared->topology;
+    bool is_one = topology == WEIR_REDIS_SINGLE || topology == WEIR_REDIS_SENTINEL;
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < r->count; i++) {
+        bool ends = i + 1 == r->count;
+        if (!ends && (is_one || weir_redis_slot_of(r->counters[i].key) ==
+                                    weir_redis_slot_of(r->counters[i + 1].key)))
+            continue;
+        ask->parts[ask->part_count++] = (struct weir_ask_part){
+            .call = {.key = r->counters[from].key, .put = put, .done = call_done},
+            .ask = ask,
+            .from = from,
+            .count = i + 1 - from,
+        };
+        from = i + 1;
+    }
+    ask->parts_left = ask->part_count;
+}
+
+/* ---- for front ends ---- */
+
+int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
+                   struct weir_decision *out, struct weir_waiter *waiter)
+{
+    struct weir_redis_request planned;
+    int err = weir_redis_request_plan(&planned, &asks->planner, request, asks->prefix, now_ns,
+                                      out->statuses);
+    if (err != 0)
+        return err;
+    struct weir_ask *ask = planned.count > 0 ? take(asks, &planned) : NULL;
+    if (ask == NULL) {
+        for (uint32_t i = 0; i < planned.count; i++)
+            planned.deciders[planned.owners[i].item] = WEIR_BY_NOBODY;
+        decide(asks, &planned, now_ns, out);
+        return 0;
+    }
+    weir_ask_add(asks, WEIR_ASK_COUNT_ASKED, 1);
+    ask->waiter = waiter;
+    waiter->ask = ask;
+    make_parts(ask);
+    for (uint32_t i = 0; i < ask->part_count; i++)
+        weir_redis_link_ask(asks->link, &ask->parts[i].call);
+    return WEIR_ASK_PENDING;
+}
+
+void weir_ask_cancel(struct weir_waiter *waiter)
+{
+    if (waiter->ask != NULL)
+        waiter->ask->waiter = NULL;
+    waiter->ask = NULL;
+}

@@ -1,0 +1,96 @@
+/* ask.h - decisions that may have to wait, because the store that all hosts share is asked.
+ *
+ *     start --> plan --> all by the table? -----------------------------> decided at once
+ *                 |
+ *                 +--> a block of memory --> calls to Redis (redis_link.h) --> waiter->done()
+ *                                              |  away, late                       ^
+ *                                              +--> the rule's on_store_error -----+
+ *
+ * One script call decides all counters of a request where they lie in one place; where they do not
+ * (a Cluster, shards), each place is called, all at once.  What waits is a block of a kilobyte or
+ * two from memory that is taken at start, and the version of the rules that it was planned by; the
+ * session is free for the next request.  Nobody waits longer than store_deadline, and no more than
+ * store_pending of a worker do: who comes then is decided as if the store were away.
+ *
+ * A client that leaves cancels: nobody is told then, but what was asked for counts, as it does when
+ * a client leaves behind an answer.
+ *
+ * Threads: each weir_asks is one worker's.  Counters may be read by any.
+ * Allocation: for requests of many descriptors only.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_SERVE_ASK_H
+#define WEIR_SERVE_ASK_H
+
+#include "serve/redis_link.h"
+#include "serve/worker.h"
+
+struct weir_settings;
+
+/* ---- who waits ---- */
+
+struct weir_ask;
+
+/* In memory of the front end's, which stays where it is until done() or cancel(). */
+struct weir_waiter {
+    /* The decision is good until this returns. */
+    void (*done)(struct weir_waiter *waiter, struct weir_decision *decision);
+    struct weir_ask *ask; /* NULL: it waits for nothing */
+};
+
+#define WEIR_ASK_PENDING 1
+
+/* Decides by the rules that the worker's session holds: weir_publish_hold() comes first.
+ * out->statuses must hold request->descriptor_count of them.  0: decided; WEIR_ASK_PENDING: done()
+ * will be called, later and once; or the errors of weir_check(): nothing was counted then. */
+WEIR_MUST_CHECK int weir_ask_start(struct weir_asks *asks, const struct weir_request *request,
+                                   uint64_t now_ns, struct weir_decision *out,
+                                   struct weir_waiter *waiter);
+/* done() will not be called.  Does nothing where it does not wait. */
+void weir_ask_cancel(struct weir_waiter *waiter);
+
+/* ---- the same for a limit that the caller brings (weir_throttle()) ---- */
+
+struct weir_throttle_ask;
+
+struct weir_throttle_waiter {
+    void (*done)(struct weir_throttle_waiter *waiter, const struct weir_throttled *out);
+    struct weir_throttle_ask *ask; /* NULL: it waits for nothing */
+};
+
+/* 0, WEIR_ASK_PENDING, or the errors of weir_throttle(). */
+WEIR_MUST_CHECK int weir_ask_throttle(struct weir_asks *asks, const struct weir_throttle *throttle,
+                                      uint64_t now_ns, struct weir_throttled *out,
+                                      struct weir_throttle_waiter *waiter);
+void weir_ask_throttle_cancel(struct weir_throttle_waiter *waiter);
+
+/* ---- life ---- */
+
+struct weir_ask_shared; /* of a service: where the store is, and who else asks it */
+
+/* *out is NULL where the settings name no store.  0, WEIR_ERR_NOMEM, or WEIR_ERR_INVALID with why
+ * in words. */
+WEIR_MUST_CHECK int weir_ask_shared_new(struct weir_ask_shared **out,
+                                        const struct weir_settings *settings, char *why,
+                                        size_t why_len);
+void weir_ask_shared_free(struct weir_ask_shared *shared);
+
+/* Before the worker's loop runs. */
+WEIR_MUST_CHECK int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
+                                  struct weir_ask_shared *shared, char *why, size_t why_len);
+/* When the loop does not run any more. */
+void weir_asks_free(struct weir_asks *asks);
+
+/* ---- from any thread ---- */
+
+enum weir_ask_count {
+#define X(name, metric, help) WEIR_ASK_COUNT_##name,
+#include "serve/ask.def"
+#undef X
+    WEIR_ASK_COUNTS
+};
+uint64_t weir_asks_count(const struct weir_asks *asks, enum weir_ask_count count);
+const struct weir_redis_link *weir_asks_link(const struct weir_asks *asks);
+/* How many machines ask the store, ourselves included, as far as is known; at least 1. */
+uint32_t weir_ask_nodes(const struct weir_ask_shared *shared);
+
+#endif

@@ -1,0 +1,129 @@
+/* ask_life.c - what is made at start, for decisions that may have to wait, and read from outside.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/err.h"
+#include "base/str.h"
+#include "engine/publish.h"
+#include "serve/ask_internal.h"
+#include "serve/service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- of a service ---- */
+
+static enum weir_on_store_error read_policy(const char *word)
+{
+    if (strcmp(word, "open") == 0)
+        return WEIR_STORE_ERROR_OPEN;
+    return strcmp(word, "closed") == 0 ? WEIR_STORE_ERROR_CLOSED : WEIR_STORE_ERROR_LOCAL;
+}
+
+/* NULL, or what is wrong. */
+static const char *fault_of(const struct weir_settings *settings)
+{
+    if (strcmp(settings->consistency, "exact") != 0)
+        return "--consistency eventual is not supported yet";
+    if (settings->compat_keys)
+        return "--compat-keys is not supported yet";
+    if (strpbrk(settings->store_prefix, "{}") != NULL)
+        return "--store-prefix must not contain a brace: it would change where keys lie";
+    return NULL;
+}
+
+int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings *settings,
+                        char *why, size_t why_len)
+{
+    struct weir_redis_url url;
+    *out = NULL;
+    if (strcmp(settings->store, "local") == 0)
+        return 0;
+    const char *fault = fault_of(settings);
+    if (fault != NULL) {
+        snprintf(why, why_len, "%s", fault);
+        return WEIR_ERR_INVALID;
+    }
+    int err = weir_redis_url_parse(&url, weir_str_of(settings->store), why, why_len);
+    if (err != 0)
+        return err;
+    struct weir_ask_shared *shared = calloc(1, sizeof(*shared));
+    if (shared == NULL)
+        return WEIR_ERR_NOMEM;
+    shared->settings = settings;
+    shared->topology = url.topology;
+    shared->on_error = read_policy(settings->on_store_error);
+    atomic_init(&shared->nodes, 1);
+    *out = shared;
+    return 0;
+}
+
+void weir_ask_shared_free(struct weir_ask_shared *shared)
+{
+    free(shared);
+}
+
+uint32_t weir_ask_nodes(const struct weir_ask_shared *shared)
+{
+    return atomic_load_explicit(&shared->nodes, memory_order_relaxed); /* a number of its own */
+}
+
+/* ---- of a worker ---- */
+
+static int open_link(struct weir_asks *asks, char *why, size_t why_len)
+{
+    const struct weir_settings *settings = asks->shared->settings;
+    const struct weir_redis_link_options options = {
+        .url = settings->store,
+        .tls = asks->shared->tls,
+        .deadline_ms = (uint32_t)settings->store_deadline,
+        .queue_max = asks->max * 4, /* a request may be several calls */
+        .log = weir_service_log(asks->worker->service),
+    };
+    return weir_redis_link_new(&asks->link, asks->worker->loop, &options, why, why_len);
+}
+
+int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
+                  struct weir_ask_shared *shared, char *why, size_t why_len)
+{
+    struct weir_asks *asks = calloc(1, sizeof(*asks));
+    if (asks == NULL)
+        return WEIR_ERR_NOMEM;
+    asks->worker = worker;
+    asks->shared = shared;
+    asks->prefix = weir_str_of(shared->settings->store_prefix);
+    asks->max = (uint32_t)shared->settings->store_pending;
+    asks->blocks = calloc(asks->max, WEIR_ASK_BLOCK);
+    weir_redis_planner_init(&asks->planner, worker->session);
+    int err = asks->blocks == NULL ? WEIR_ERR_NOMEM : open_link(asks, why, why_len);
+    if (err != 0)
+        weir_asks_free(asks);
+    else
+        *out = asks;
+    return err;
+}
+
+void weir_asks_free(struct weir_asks *asks)
+{
+    if (asks == NULL)
+        return;
+    weir_redis_link_free(asks->link);
+    while (asks->versions != NULL) {
+        struct weir_ask_version *version = asks->versions;
+        asks->versions = version->next;
+        weir_publish_return(asks->worker->engine, version->published);
+        free(version);
+    }
+    weir_redis_planner_fini(&asks->planner);
+    free(asks->blocks);
+    free(asks);
+}
+
+uint64_t weir_asks_count(const struct weir_asks *asks, enum weir_ask_count count)
+{
+    return atomic_load_explicit(&asks->counts[count], memory_order_relaxed);
+}
+
+const struct weir_redis_link *weir_asks_link(const struct weir_asks *asks)
+{
+    return asks->link;
+}
