@@ -144,6 +144,12 @@ static void last_turn(struct weir_conn *conn)
         conn->is_finished = true;
 }
 
+/* Who does not read answers need not send requests: TCP tells the peer. */
+static bool may_read(const struct weir_conn *conn, size_t queued)
+{
+    return queued <= conn->side->listener->limits.output_max / 4 && !conn->is_deaf;
+}
+
 /* False: it is closed. */
 static bool flush_conn(struct weir_conn *conn)
 {
@@ -168,9 +174,7 @@ static bool flush_conn(struct weir_conn *conn)
         end_writing(conn);
         return !conn->is_closing;
     }
-    /* Who does not read answers need not send requests: TCP tells the peer. */
-    weir_conn_set_reading(conn,
-                          queued <= conn->side->listener->limits.output_max / 4 && !conn->is_deaf);
+    weir_conn_set_reading(conn, may_read(conn, queued));
     return true;
 }
 
