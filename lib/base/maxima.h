@@ -50,6 +50,7 @@
 #define WEIR_REDIS_HOSTS_MAX 64    /* in the address of a store */
 #define WEIR_REDIS_SECRET_MAX 512  /* bytes of a user or a password in it */
 #define WEIR_REDIS_NAME_MAX 192    /* bytes of a descriptor in a key; longer ones are hashed */
+#define WEIR_REDIS_PEERS_MAX 256   /* nodes that tell of a key; those beyond are taken as one */
 #define WEIR_REDIS_NODES_MAX 65536 /* things in one reply */
 #define WEIR_REDIS_UNREAD_MAX (8u << 20) /* bytes of replies that are not whole yet */
 

@@ -228,8 +228,8 @@ bool weir_gossip_mark(struct weir_gossip *g, struct weir_tally *tally, bool is_u
 void weir_gossip_each_marked(struct weir_gossip *g, bool is_urgent,
                              void (*fn)(void *ctx, struct weir_tally *tally), void *ctx)
 {
-    /* acquire: pairs with the release in mark().  All at once: who is marked meanwhile is not one of
-     * them, though fn() may be who marks it. */
+    /* acquire: pairs with the release in mark().  All at once: what is marked meanwhile, perhaps by
+     * fn(), is not one of them. */
     struct weir_tally *tally = at(
         g, atomic_exchange_explicit(is_urgent ? &g->urgent : &g->dirty, 0, memory_order_acquire));
     while (tally != NULL) {

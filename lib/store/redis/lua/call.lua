@@ -15,6 +15,8 @@
 -- again; for each LEASE how many tokens it became - and what each counter held before, from which
 -- the caller computes the rest.
 --
+-- ARGV[1] may also be the letter of another kind of call (gossip.lua).
+--
 -- SPDX-License-Identifier: Apache-2.0
 local HEAD = '<BBBBBI6'
 local ALLOWED, CHARGED, STALE = 1, 2, 4
@@ -174,6 +176,9 @@ end
 
 local function run(of_keys, of_records)
     bind()
+    if byte(of_records[1]) == GOSSIP then
+        return gossip(of_keys, of_records)
+    end
     wish = 0                            -- an error may have ended a call within its lease
     keys, records, olds, bytes, grants = of_keys, of_records, {false}, {}, ''
     local count = #keys
