@@ -150,6 +150,16 @@ static void correct(struct weir_table_header *h, union weir_u16b origin, uint64_
         (void)weir_cas16(&h->clock, origin, origin_at(boot, now, !is_slow));
 }
 
+uint64_t weir_clock_at_boot(const struct weir_table *table, uint64_t boot_ns)
+{
+    return time_at(read_origin(table->header), boot_ns);
+}
+
+uint64_t weir_table_boot_ns(void)
+{
+    return read_clock(CLOCK_BOOTTIME);
+}
+
 uint64_t weir_table_now(struct weir_table *table)
 {
     uint64_t boot = read_clock(CLOCK_BOOTTIME);

@@ -58,20 +58,26 @@ void weir_table_layout(const struct weir_table *table, struct weir_table_geometr
 static void view_of(const struct weir_table *table, union weir_u16b value,
                     struct weir_slot_view *out)
 {
-    static const char *const names[] = {"empty",  "claim", "window",   "slide", "tick",
-                                        "leases", "wide",  "reserved", "bucket"};
+    static const char *const names[] = {"empty",  "claim", "window", "slide", "tick",
+                                        "leases", "wide",  "lease",  "bucket"};
     enum weir_kind kind = weir_slot_kind(value);
     uint64_t body = weir_slot_body(value);
     out->fingerprint = weir_slot_fp(value);
     out->kind = names[kind];
     out->expires_ns = weir_slot_expires_ns(table, value);
-    out->window_s = kind == WEIR_KIND_TAT ? 0 : weir_class_window_s(table, weir_slot_class(value));
-    out->a = kind == WEIR_KIND_TAT ? value.lo : weir_slot_index(value);
-    out->b = kind == WEIR_KIND_TAT     ? weir_slot_tat_num(value)
+    out->window_s = kind == WEIR_KIND_TAT || kind == WEIR_KIND_LEASE
+                        ? 0
+                        : weir_class_window_s(table, weir_slot_class(value));
+    out->a = kind == WEIR_KIND_LEASE ? weir_slot_lease(value).is_refusal
+             : kind == WEIR_KIND_TAT ? value.lo
+                                     : weir_slot_index(value);
+    out->b = kind == WEIR_KIND_LEASE   ? weir_slot_lease(value).large
+             : kind == WEIR_KIND_TAT   ? weir_slot_tat_num(value)
              : kind == WEIR_KIND_SLIDE ? body >> 21
              : kind == WEIR_KIND_TICK  ? body & UINT32_MAX
                                        : body;
-    out->c = kind == WEIR_KIND_TAT     ? weir_slot_tat_generation(value)
+    out->c = kind == WEIR_KIND_LEASE   ? weir_slot_lease(value).small
+             : kind == WEIR_KIND_TAT   ? weir_slot_tat_generation(value)
              : kind == WEIR_KIND_SLIDE ? body & WEIR_SLIDE_INLINE_MAX
                                        : 0;
 }

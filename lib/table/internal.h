@@ -75,6 +75,8 @@ void weir_table_take_identity(struct weir_table *to, const struct weir_table *fr
 
 /* table/clock.c: the state of the clock in a new file, and its check on attaching. */
 WEIR_MUST_CHECK int weir_clock_create(struct weir_table_header *header, char *why, size_t why_len);
+/* What the clock shows when the boot is so old. */
+uint64_t weir_clock_at_boot(const struct weir_table *table, uint64_t boot_ns);
 WEIR_MUST_CHECK int weir_clock_attach(struct weir_table *table, char *why, size_t why_len);
 
 #endif

@@ -26,6 +26,7 @@
  *     TICK    tick, shift 6, used 32 (class: W<<shift) two class windows after it
  *     LEASES  deadline, three counts of 14 (class: 2W) at the deadline; g = class/4
  *     WIDE    index, extent 24                        end of the window after `index`
+ *     LEASE   below: tokens from Redis, or a refusal  when it ends
  *
  * class numbers a window length in the header's list (at most WEIR_WINDOWS_MAX of them).
  *
@@ -38,6 +39,7 @@
 #include "base/maxima.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,8 +64,8 @@ enum weir_kind {
     WEIR_KIND_TICK = 4,
     WEIR_KIND_LEASES = 5,
     WEIR_KIND_WIDE = 6,
-    WEIR_KIND_RESERVED = 7, /* leases from Redis */
-    WEIR_KIND_TAT = 8,      /* not in the three bits: its own flag */
+    WEIR_KIND_LEASE = 7,
+    WEIR_KIND_TAT = 8, /* not in the three bits: its own flag */
 };
 
 struct weir_bucket {
@@ -249,6 +251,42 @@ static inline union weir_u16b weir_slot_pack_tat(uint64_t fp, uint32_t generatio
 static inline uint32_t weir_slot_tat_generation(union weir_u16b s)
 {
     return (uint32_t)((s.hi >> 19 & (WEIR_GENERATIONS - 1)) | (s.hi >> 16 & WEIR_GENERATIONS));
+}
+
+/* A LEASE (store/lease.h) has no class, because its time is the boot's and not the clock's:
+ *
+ *     hi  17       16       11 10              0     lo  63           28 27       0
+ *         refused 1 | small 6 | until, high 11 |         until, low 36 | large 28 |
+ *
+ * until counts 65.5 microseconds of CLOCK_BOOTTIME. */
+#define WEIR_LEASE_UNIT_BITS 16
+#define WEIR_LEASE_SMALL_MAX 63u
+#define WEIR_LEASE_LARGE_MAX ((UINT32_C(1) << 28) - 1)
+
+struct weir_slot_lease {
+    uint64_t until; /* in units, below 2^47 */
+    uint32_t small, large;
+    bool is_refusal;
+};
+
+static inline struct weir_slot_lease weir_slot_lease(union weir_u16b s)
+{
+    return (struct weir_slot_lease){
+        .until = (s.hi & 0x7ff) << 36 | s.lo >> 28,
+        .small = (uint32_t)(s.hi >> 11) & WEIR_LEASE_SMALL_MAX,
+        .large = (uint32_t)s.lo & WEIR_LEASE_LARGE_MAX,
+        .is_refusal = s.hi >> 17 & 1,
+    };
+}
+
+static inline union weir_u16b weir_slot_pack_lease(uint64_t fp, struct weir_slot_lease lease)
+{
+    union weir_u16b s;
+    s.hi = fp << WEIR_FP_SHIFT | (uint64_t)WEIR_KIND_LEASE << 18 |
+           (uint64_t)lease.is_refusal << 17 | (uint64_t)lease.small << 11 |
+           (lease.until >> 36 & 0x7ff);
+    s.lo = lease.until << 28 | lease.large;
+    return s;
 }
 
 static inline uint32_t weir_slot_tat_num(union weir_u16b s)

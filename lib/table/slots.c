@@ -37,11 +37,12 @@ uint64_t weir_slot_expires_ns(const struct weir_table *table, union weir_u16b va
         return (index + 2) * window_ns;
     case WEIR_KIND_TICK:
         return ((index >> (weir_slot_body(value) >> 32 & 63)) + 2) * window_ns;
+    case WEIR_KIND_LEASE:
+        return weir_clock_at_boot(table, weir_slot_lease(value).until << WEIR_LEASE_UNIT_BITS);
     case WEIR_KIND_LEASES:
         return index * (window_ns / 4);
     case WEIR_KIND_EMPTY:
     case WEIR_KIND_CLAIM:
-    case WEIR_KIND_RESERVED:
         break;
     }
     return 0;

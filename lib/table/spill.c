@@ -237,7 +237,7 @@ void weir_spill_slot(struct weir_table *table, union weir_u16b slot, uint64_t no
     case WEIR_KIND_WIDE:
     case WEIR_KIND_EMPTY:
     case WEIR_KIND_CLAIM:
-    case WEIR_KIND_RESERVED:
+    case WEIR_KIND_LEASE: /* charged in Redis: tokens that are lost are only never spent */
         return;
     }
 }

@@ -60,6 +60,10 @@ uint64_t weir_table_seed(const struct weir_table *table);
 /* The one clock of all processes on this table. */
 uint64_t weir_table_now(struct weir_table *table);
 
+/* How old the boot is: what leases are timed by.  Unlike the clock above it is never slowed down,
+ * and unlike CLOCK_MONOTONIC it goes on while the machine sleeps. */
+uint64_t weir_table_boot_ns(void);
+
 /* Time is what callers say, to the nanosecond, also where it goes back (replays).  Before limits
  * are bound. */
 void weir_table_trust_callers(struct weir_table *table);
