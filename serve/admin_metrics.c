@@ -10,6 +10,7 @@
 #include "engine/publish.h"
 #include "proto/prom.h"
 #include "serve/admin.h"
+#include "serve/rules_follow.h"
 #include "table/controls.h"
 
 #include <inttypes.h>
@@ -366,6 +367,19 @@ static void put_strangers(struct weir_buf *to, const struct weir *w, const char 
     }
 }
 
+static void put_rules_store(struct weir_buf *to, const struct weir_rules_follow *follow)
+{
+    if (follow == NULL)
+        return;
+    put_number(to, "weir_rules_store_up", "gauge", "1 while the rules database answers.",
+               weir_rules_follow_count(follow, WEIR_RULES_FOLLOW_UP));
+    put_number(to, "weir_rules_store_version", "gauge", "Of the rules that are kept.",
+               weir_rules_follow_count(follow, WEIR_RULES_FOLLOW_VERSION));
+    put_number(to, "weir_rules_store_refused_total", "counter",
+               "How often rules in the database were not valid.",
+               weir_rules_follow_count(follow, WEIR_RULES_FOLLOW_REFUSED));
+}
+
 static void put_service(struct weir_buf *to, const struct weir_service *service)
 {
     struct weir *w = weir_service_engine(service);
@@ -378,6 +392,7 @@ static void put_service(struct weir_buf *to, const struct weir_service *service)
     put_number(to, "weir_healthy", "gauge", "1 while healthy.", weir_service_is_healthy(service));
     put_number(to, "weir_rules_generation", "gauge", "How often rules were published.",
                weir_rules_generation(w));
+    put_rules_store(to, weir_service_follow(service));
     weir_prom_head(to, "weir_clock_offset_seconds", "gauge",
                    "How far the table's clock is ahead of the wall clock.");
     weir_prom_sample_real(to, "weir_clock_offset_seconds",

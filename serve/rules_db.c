@@ -72,7 +72,7 @@ static int ask(struct weir_rules_db *db, struct weir_redis_said *said)
 
 static int not_ours(struct weir_rules_db *db)
 {
-    return fail(db, WEIR_ERR_STORE, "what is stored there was not stored by weir");
+    return fail(db, WEIR_ERR_INVALID, "what is stored there was not stored by weir");
 }
 
 int weir_rules_db_head(struct weir_rules_db *db, struct weir_redis_rules_head *head)
@@ -144,10 +144,12 @@ static int fetch_names(struct weir_rules_db *db, struct weir_rules_set *set, uin
     return 0;
 }
 
-/* Whether Redis's last words were about one key alone, and not about itself. */
-static bool is_about_key(const struct weir_rules_db *db)
+/* Whether what went wrong is a matter of one key alone, and not of Redis. */
+static bool is_about_key(const struct weir_rules_db *db, int err)
 {
-    return strstr(db->why, "TOOLARGE") != NULL || strstr(db->why, "WRONGTYPE") != NULL;
+    return err == WEIR_ERR_INVALID ||
+           (err == WEIR_ERR_STORE &&
+            (strstr(db->why, "TOOLARGE") != NULL || strstr(db->why, "WRONGTYPE") != NULL));
 }
 
 /* The rules of all domains that were named. */
@@ -160,16 +162,11 @@ static int fetch_texts(struct weir_rules_db *db, struct weir_rules_set *set)
         struct weir_str name = set->domains[i].name;
         int found = weir_rules_db_get(db, name, 0, &entry);
         const char *wrong = NULL;
-        if (found == WEIR_ERR_STORE && weir_redis_wire_said(db->wire).count > 0) {
-            if (weir_redis_wire_said(db->wire).nodes[0].type == WEIR_REDIS_ERROR &&
-                !is_about_key(db))
-                return found;
-            wrong = "what is stored was not stored by weir";
-            entry = (struct weir_redis_rules_entry){0};
-        } else if (found < 0) {
+        if (found < 0 && !is_about_key(db, found))
             return found;
-        } else if (found == 0) {
-            wrong = "it is listed, and not there";
+        if (found <= 0) {
+            wrong = found < 0 ? "what is stored was not stored by weir" : "listed, but not there";
+            entry = (struct weir_redis_rules_entry){0};
         }
         weir_rules_set_add(set, name, &entry, wrong);
         if (set->bytes > WEIR_RULES_DB_SET_MAX)

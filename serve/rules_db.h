@@ -25,9 +25,9 @@ WEIR_MUST_CHECK int weir_rules_db_new(struct weir_rules_db **out,
                                       const char *prefix, char *why, size_t why_len);
 void weir_rules_db_free(struct weir_rules_db *db); /* NULL is fine */
 
-/* What went wrong last, in words, for all below that do not return 0 or 1: WEIR_ERR_IO where the
- * store is away, WEIR_ERR_STORE where it refused or holds what weir did not store,
- * WEIR_ERR_TOO_LARGE, WEIR_ERR_NOMEM. */
+/* What went wrong last, in words, for all below that return an error: WEIR_ERR_IO where the store
+ * is away, WEIR_ERR_STORE where it refused, WEIR_ERR_INVALID where it holds what weir did not
+ * store, WEIR_ERR_TOO_LARGE, WEIR_ERR_NOMEM. */
 const char *weir_rules_db_why(const struct weir_rules_db *db);
 
 WEIR_MUST_CHECK int weir_rules_db_head(struct weir_rules_db *db,

@@ -56,6 +56,11 @@ struct weir *weir_service_engine(const struct weir_service *service)
     return service->engine;
 }
 
+struct weir_rules_follow *weir_service_follow(const struct weir_service *service)
+{
+    return service->follow;
+}
+
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
                             enum weir_front_count counter)
 {
@@ -189,7 +194,11 @@ static int read_http_options(struct weir_service *service)
 static void complain_of_engine(const struct weir_service *service, int err)
 {
     const char *rules = service->settings->rules;
-    if (err == WEIR_ERR_RULES)
+    if (err == WEIR_ERR_IO && service->follow != NULL && access(rules, R_OK) != 0)
+        weir_service_complain("the rules database has none, or is away, and none were kept at %s; "
+                              "--start-without-rules waits for them",
+                              rules);
+    else if (err == WEIR_ERR_RULES)
         weir_service_complain("the rules are not valid; --start-without-rules starts without them");
     else if (err == WEIR_ERR_IO && rules[0] != '\0' && access(rules, R_OK) != 0)
         weir_service_complain("there are no rules at %s (%s); --start-without-rules waits for them",
@@ -198,6 +207,16 @@ static void complain_of_engine(const struct weir_service *service, int err)
         weir_service_complain("cannot start, for the reason above");
     else
         weir_service_complain("cannot start: %s", weir_strerror(err));
+}
+
+static int open_rules_store(struct weir_service *service)
+{
+    char why[4400];
+    int err =
+        weir_rules_follow_new(&service->follow, service->settings, service->log, why, sizeof(why));
+    if (err != 0)
+        weir_service_complain("rules_store: %s", why);
+    return err;
 }
 
 static int open_engine(struct weir_service *service)
@@ -278,7 +297,7 @@ static int start_workers(struct weir_service *service)
             return err;
         }
     }
-    return 0;
+    return service->follow != NULL ? weir_rules_follow_start(service->follow) : 0;
 }
 
 static int start_statsd(struct weir_service *service)
@@ -462,6 +481,8 @@ static void go_down(struct weir_service *service)
     const struct weir_settings *settings = service->settings;
     atomic_store_explicit(&service->is_going_down, true, memory_order_relaxed);
     tell_health(service);
+    if (service->follow != NULL)
+        weir_rules_follow_stop(service->follow);
     weir_notify_send(&service->notify, "STOPPING=1\nSTATUS=draining");
     WEIR_LOG(service->log, WEIR_LOG_INFO, "draining",
              WEIR_LOG_NUMBER("delay_ms", settings->drain_delay),
@@ -487,7 +508,8 @@ static void fini(struct weir_service *service)
             weir_loop_stop(service->workers[i].loop, 0);
     for (uint32_t i = 0; i < service->worker_count; i++)
         weir_worker_join(&service->workers[i]);
-    weir_statsd_free(service->statsd); /* it reads the workers' counts */
+    weir_statsd_free(service->statsd);       /* it reads the workers' counts */
+    weir_rules_follow_free(service->follow); /* it posts to the loops */
     for (size_t i = 0; i < service->listener_count; i++)
         weir_listener_free(service->listeners[i].listener);
     for (uint32_t i = 0; i < service->worker_count; i++)
@@ -525,6 +547,8 @@ int weir_service_run(const struct weir_settings *settings, const char *const *fl
     weir_notify_init(&service.notify, why, sizeof(why));
     if (err == 0)
         err = read_http_options(&service);
+    if (err == 0)
+        err = open_rules_store(&service);
     if (err == 0)
         err = open_engine(&service);
     if (err == 0)

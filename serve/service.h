@@ -27,6 +27,7 @@
 struct weir_service;
 struct weir_audit;
 struct weir_http_options;
+struct weir_rules_follow;
 
 /* ---- for front ends ---- */
 
@@ -37,6 +38,8 @@ struct weir_log *weir_service_log(const struct weir_service *service);
 const struct weir_http_options *weir_service_http_options(const struct weir_service *service);
 struct weir_audit *weir_service_audit(const struct weir_service *service);
 struct weir *weir_service_engine(const struct weir_service *service);
+/* Who follows the rules database; NULL where there is none. */
+struct weir_rules_follow *weir_service_follow(const struct weir_service *service);
 
 /* A counter over all workers. */
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,

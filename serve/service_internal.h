@@ -6,6 +6,7 @@
 
 #include "serve/http_options.h"
 #include "serve/notify.h"
+#include "serve/rules_follow.h"
 #include "serve/service.h"
 #include "serve/statsd.h"
 
@@ -29,7 +30,8 @@ struct weir_service {
     struct weir_service_listener listeners[WEIR_FRONTS];
     size_t listener_count;
     struct weir_notify notify;
-    struct weir_statsd *statsd; /* NULL: off */
+    struct weir_statsd *statsd;       /* NULL: off */
+    struct weir_rules_follow *follow; /* NULL: no rules database */
     struct weir_http_options http;
     int signal_fd, done_fd;
     bool is_started;       /* errors go to the log; before, as plain lines */

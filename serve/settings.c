@@ -105,6 +105,26 @@ static void default_table(struct weir_settings *settings)
     settings->sources[WEIR_SETTING_NUMBER_table].text = settings->table;
 }
 
+/* Where the rules of a rules database are kept. */
+static void default_rules(struct weir_settings *settings)
+{
+    const char *state = getenv("STATE_DIRECTORY"), *user = getenv("XDG_STATE_HOME");
+    const char *home = getenv("HOME");
+    char path[512];
+    if (strcmp(settings->rules_store, "off") == 0 || settings->rules[0] != '\0')
+        return;
+    if (state != NULL && state[0] == '/') /* of several, the first */
+        snprintf(path, sizeof(path), "%.*s/rules", (int)strcspn(state, ":"), state);
+    else if (geteuid() != 0 && user != NULL && user[0] == '/')
+        snprintf(path, sizeof(path), "%s/weir/rules", user);
+    else if (geteuid() != 0 && home != NULL && home[0] == '/')
+        snprintf(path, sizeof(path), "%s/.local/state/weir/rules", home);
+    else
+        snprintf(path, sizeof(path), "/var/lib/weir/rules");
+    settings->rules = weir_settings_copy(settings, weir_str_of(path));
+    settings->sources[WEIR_SETTING_NUMBER_rules].text = settings->rules;
+}
+
 static void default_addresses(struct weir_settings *settings)
 {
     static const struct {
@@ -159,6 +179,7 @@ int weir_settings_load(struct weir_settings *out, const char *const *flags,
         err = yaml_err;
     if (err == 0) {
         default_table(out);
+        default_rules(out);
         default_addresses(out);
     }
     return out->arena.has_failed ? WEIR_ERR_NOMEM : err;
