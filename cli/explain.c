@@ -104,12 +104,11 @@ void cli_explain_walk(const struct weir_domain *domain, struct cli_explained *ou
 {
     const struct weir_rules *rules = domain->rules;
     struct weir_dict_slot at = domain->root;
-    char work[WEIR_MATCH_WORK];
     weir_rules_match(domain, out->entries, out->entry_count, &out->match);
     out->why[0] = '\0';
     out->step_count = 0;
     for (uint32_t i = 0; i < out->entry_count; i++) {
-        struct weir_dict_slot next = weir_match_child(rules, at, &out->entries[i], work);
+        struct weir_dict_slot next = weir_match_child(rules, at, &out->entries[i]);
         if (next.hash == 0) {
             say_why(rules, &rules->nodes[at.index], true, out);
             return;

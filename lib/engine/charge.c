@@ -152,7 +152,8 @@ void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
         weir_stats_refunded(s, item);
         return;
     }
-    weir_ticket_write(s, item, &out->ticket);
+    if (item->charge_count > 1 || weir_ticket_has_place(item->charges))
+        weir_ticket_write(s, item, &out->ticket);
     weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
 }
 

@@ -26,7 +26,7 @@ static bool is_tighter(const struct weir_verdict *a, const struct weir_verdict *
     return a->reset_after_ns > b->reset_after_ns;
 }
 
-const struct weir_charge *weir_tightest(const struct weir_charge *charges, uint32_t count)
+const struct weir_charge *weir_tightest_of_many(const struct weir_charge *charges, uint32_t count)
 {
     const struct weir_charge *tightest = &charges[0];
     for (uint32_t i = 1; i < count; i++) {

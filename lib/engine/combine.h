@@ -16,7 +16,13 @@ enum weir_code weir_combine(const struct weir_status *statuses, uint32_t count);
 
 /* The tightest of count >= 1 charges: of those that refuse, the one with the longest wait; where
  * none refuses, the one with the least left, then the longest reset.  Of equals the first. */
-const struct weir_charge *weir_tightest(const struct weir_charge *charges, uint32_t count);
+const struct weir_charge *weir_tightest_of_many(const struct weir_charge *charges, uint32_t count);
+
+static inline const struct weir_charge *weir_tightest(const struct weir_charge *charges,
+                                                      uint32_t count)
+{
+    return count == 1 ? charges : weir_tightest_of_many(charges, count);
+}
 
 /* How long the caller must hold the request: the longest of the delays; 0 where it is refused. */
 uint64_t weir_longest_delay(const struct weir_charge *charges, uint32_t count);

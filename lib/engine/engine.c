@@ -192,16 +192,13 @@ void weir_close(struct weir *w)
 int weir_session_open(struct weir_session **out, struct weir *w)
 {
     struct weir_session *s = calloc(1, sizeof(*s));
-    uint8_t *identity = calloc(1, WEIR_IDENTITY_MAX);
     struct weir_http_room *http = calloc(1, sizeof(*http));
-    if (!s || !identity || !http) {
+    if (!s || !http) {
         free(s);
-        free(identity);
         free(http);
         return WEIR_ERR_NOMEM;
     }
     s->engine = w;
-    s->identity = identity;
     s->http = http;
     pthread_mutex_lock(&w->lock);
     /* The process number, because an engine may be opened before a fork. */
@@ -229,7 +226,6 @@ void weir_session_close(struct weir_session *s)
     *link = s->next;
     weir_publish_sweep(w);
     pthread_mutex_unlock(&w->lock);
-    free(s->identity);
     free(s->http);
     free(s);
 }

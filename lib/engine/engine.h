@@ -138,7 +138,6 @@ struct weir_session {
     uint64_t last_tags[WEIR_DESCRIPTORS_MAX];        /* by item: of the terms met last; 0: none */
     struct weir_match match;
     struct weir_throttle_sets throttles;
-    uint8_t *identity;           /* WEIR_IDENTITY_MAX bytes */
     struct weir_http_room *http; /* for weir_check_http() */
 };
 

@@ -20,18 +20,12 @@ struct cut_address {
     uint64_t prefix, hi, lo;
 };
 
-static uint8_t *write_entry(uint8_t *at, enum kind kind, struct weir_str key, const void *value,
-                            size_t value_len)
+static inline void add_entry(struct weir_sip *sip, enum kind kind, struct weir_str key,
+                             const void *value, size_t value_len)
 {
-    uint64_t head = (uint64_t)kind | (uint64_t)key.len << 16 | (uint64_t)value_len << 32;
-    memcpy(at, &head, WEIR_IDENTITY_HEAD);
-    at += WEIR_IDENTITY_HEAD;
-    if (key.len > 0)
-        memcpy(at, key.ptr, key.len);
-    at += key.len;
-    if (value_len > 0)
-        memcpy(at, value, value_len);
-    return at + value_len;
+    weir_sip_add_word(sip, (uint64_t)kind | (uint64_t)key.len << 16 | (uint64_t)value_len << 32);
+    weir_sip_add(sip, key.ptr, key.len);
+    weir_sip_add(sip, value, value_len);
 }
 
 /* False where the text is no address. */
@@ -48,14 +42,13 @@ static bool cut_address(struct cut_address *out, struct weir_str text,
     return true;
 }
 
-uint64_t weir_identity_plain(const struct weir_hash_key *key, uint8_t *bytes,
-                             const struct weir_entry *entries, uint32_t entry_count)
+uint64_t weir_identity_plain(const struct weir_hash_key *key, const struct weir_entry *entries,
+                             uint32_t entry_count)
 {
-    uint8_t *end = bytes;
+    struct weir_sip sip = weir_sip_begin(key);
     for (uint32_t i = 0; i < entry_count; i++)
-        end = write_entry(end, KIND_VALUE, entries[i].key, entries[i].value.ptr,
-                          entries[i].value.len);
-    return weir_siphash13(key, bytes, (size_t)(end - bytes));
+        add_entry(&sip, KIND_VALUE, entries[i].key, entries[i].value.ptr, entries[i].value.len);
+    return weir_sip_end(&sip);
 }
 
 /* What of an entry counts: its value, the pattern that it shares, or in *address a prefix of it. */
@@ -72,20 +65,20 @@ static enum kind value_of(const struct weir_match *match, uint32_t i,
     return is_cut ? KIND_ADDRESS : KIND_VALUE;
 }
 
-uint64_t weir_identity_matched(const struct weir_hash_key *key, uint8_t *bytes,
-                               const struct weir_entry *entries, uint32_t entry_count,
-                               const struct weir_match *match, const struct weir_rule_limit *limit)
+uint64_t weir_identity_matched(const struct weir_hash_key *key, const struct weir_entry *entries,
+                               uint32_t entry_count, const struct weir_match *match,
+                               const struct weir_rule_limit *limit)
 {
-    uint8_t *end = bytes;
+    struct weir_sip sip = weir_sip_begin(key);
     for (uint32_t i = 0; i < entry_count; i++) {
         struct weir_str value = entries[i].value;
         struct cut_address address;
         enum kind kind = value_of(match, i, limit, &value, &address);
         if (kind == KIND_ADDRESS)
             value = (struct weir_str){.ptr = (const char *)&address, .len = sizeof(address)};
-        end = write_entry(end, kind, entries[i].key, value.ptr, value.len);
+        add_entry(&sip, kind, entries[i].key, value.ptr, value.len);
     }
-    return weir_siphash13(key, bytes, (size_t)(end - bytes));
+    return weir_sip_end(&sip);
 }
 
 void weir_identity_name(struct weir_name *out, const struct weir_entry *entries,

@@ -1,6 +1,6 @@
 /* identity.h - which counter a descriptor means: 64 bits that name it in the table.
  *
- * Every entry is written behind a head of 8 bytes which says how it is to be read:
+ * Every entry comes behind a head of 8 bytes which says how it is to be read:
  *
  *     | kind 1 | 0 | key length 2 | value length 4 |  key ...  |  value ...  |
  *
@@ -22,18 +22,14 @@
 #include "rules/rules.h"
 #include "store/redis/key.h"
 
-#define WEIR_IDENTITY_HEAD 8
-#define WEIR_IDENTITY_MAX                                                                          \
-    (WEIR_ENTRIES_MAX * (WEIR_IDENTITY_HEAD + WEIR_KEY_LEN_MAX + WEIR_VALUE_LEN_MAX))
-
-/* The hash of the entries as they are.  bytes: room for WEIR_IDENTITY_MAX. */
-uint64_t weir_identity_plain(const struct weir_hash_key *key, uint8_t *bytes,
-                             const struct weir_entry *entries, uint32_t entry_count);
+/* The hash of the entries as they are. */
+uint64_t weir_identity_plain(const struct weir_hash_key *key, const struct weir_entry *entries,
+                             uint32_t entry_count);
 
 /* The hash of the entries as a rule sees them: values shared or cut as the match says. */
-uint64_t weir_identity_matched(const struct weir_hash_key *key, uint8_t *bytes,
-                               const struct weir_entry *entries, uint32_t entry_count,
-                               const struct weir_match *match, const struct weir_rule_limit *limit);
+uint64_t weir_identity_matched(const struct weir_hash_key *key, const struct weir_entry *entries,
+                               uint32_t entry_count, const struct weir_match *match,
+                               const struct weir_rule_limit *limit);
 
 /* The entries as a rule sees them, for a store that all hosts share: there a counter is named by
  * text, because each table has a secret of its own. */

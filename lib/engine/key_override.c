@@ -56,8 +56,7 @@ static uint64_t name_of(struct weir_session *s, const struct weir_request *reque
     const struct weir_hash_key *secret = weir_table_hash_key(s->engine->table);
     const struct weir_descriptor *d = &request->descriptors[0];
     uint64_t domain = weir_siphash13(secret, request->domain.ptr, request->domain.len);
-    return weir_mix64(domain) ^
-           weir_identity_plain(secret, s->identity, d->entries, d->entry_count);
+    return weir_mix64(domain) ^ weir_identity_plain(secret, d->entries, d->entry_count);
 }
 
 /* Finds the counters of a request that must have one descriptor. */

@@ -86,8 +86,7 @@ static void charge_matched(struct weir_session *s, struct weir_item *item)
     uint64_t hashes[WEIR_LIMITS_MAX];
     for (uint32_t i = 0; i < m->limit_count; i++) {
         const struct weir_limit *limit = &m->limits[i].limit;
-        hashes[i] = weir_identity_matched(secret, s->identity, d->entries, d->entry_count, m,
-                                          &m->limits[i]);
+        hashes[i] = weir_identity_matched(secret, d->entries, d->entry_count, m, &m->limits[i]);
         if (!is_idle(m, hashes, i))
             add_charge(s, item, limit, weir_identity_key(hashes[i], limit->tag));
     }
@@ -132,13 +131,13 @@ static void charge_override(struct weir_session *s, struct weir_item *item,
 
 static uint64_t name_entries(const struct weir_session *s, const struct weir_descriptor *d)
 {
-    uint64_t hash = weir_identity_plain(weir_table_hash_key(s->engine->table), s->identity,
-                                        d->entries, d->entry_count);
+    uint64_t hash =
+        weir_identity_plain(weir_table_hash_key(s->engine->table), d->entries, d->entry_count);
     return hash ? hash : 1;
 }
 
-/* Requests are much alike, and so are the limits that their nth descriptors meet: before the rule is
- * found, its counter is fetched as if it were like the last one. */
+/* Requests are much alike, and so are the limits that their nth descriptors meet: before the rule
+ * is found, its counter is fetched as if it were like the last one. */
 static void fetch_likely(const struct weir_session *s, uint32_t i, uint64_t hash)
 {
     if (s->last_tags[i])

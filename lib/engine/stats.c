@@ -45,10 +45,7 @@ struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hit
 static void add(struct weir_session *s, const struct weir_item *item,
                 const uint64_t amounts[WEIR_COUNTERS])
 {
-    for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
-        if (amounts[c] > 0)
-            weir_stats_add(s->engine->table, item->stat, s->number, c, amounts[c]);
-    }
+    weir_stats_add_all(s->engine->table, item->stat, s->number, amounts);
     if (item->value)
         weir_value_stats_add(item->value, amounts);
 }

@@ -37,12 +37,9 @@ static void write_place(const struct weir_session *s, const struct weir_charge *
 void weir_ticket_write(const struct weir_session *s, const struct weir_item *item,
                        struct weir_ticket *out)
 {
-    out->count = 0;
     for (uint32_t i = 0; i < item->charge_count; i++) {
         const struct weir_charge *c = &item->charges[i];
-        /* An approximate limit has no places: its cells are many keys'. */
-        bool can_give = (c->mark != 0 && !c->limit->approx) || (c->limit->count_if && c->hits > 0);
-        if (!c->is_taken || !can_give)
+        if (!weir_ticket_has_place(c))
             continue;
         if (out->count == 0)
             out->renew_ns = 0;

@@ -10,8 +10,15 @@
 
 #include "engine/engine.h"
 
-/* The ticket for all charges of the item that were taken and can be handed back; empty where there
- * are none. */
+/* Whether what was taken of this counter can be handed back. */
+static inline bool weir_ticket_has_place(const struct weir_charge *c)
+{
+    /* An approximate limit has no places: its cells are many keys'. */
+    bool can_give = (c->mark != 0 && !c->limit->approx) || (c->limit->count_if && c->hits > 0);
+    return can_give && c->is_taken;
+}
+
+/* Adds to an empty ticket all charges of the item that can be handed back. */
 void weir_ticket_write(const struct weir_session *s, const struct weir_item *item,
                        struct weir_ticket *out);
 

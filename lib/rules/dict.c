@@ -7,17 +7,6 @@
 #include "base/str.h"
 #include "rules/tree.h"
 
-#include <string.h>
-
-#define KEY_LEN_MAX (WEIR_DICT_HEAD + WEIR_KEY_LEN_MAX + 1 + WEIR_VALUE_LEN_MAX)
-
-/* An owner is a hash, or a number that uses the lowest half: the kind goes into the other. */
-void weir_dict_head(char head[WEIR_DICT_HEAD], enum weir_dict_kind kind, uint64_t owner)
-{
-    uint64_t word = owner ^ (uint64_t)kind << 61;
-    memcpy(head, &word, sizeof(word));
-}
-
 bool weir_dict_init(struct weir_dict *dict, struct weir_arena *arena, uint64_t count,
                     const struct weir_hash_key *key)
 {
@@ -54,16 +43,6 @@ static struct weir_str row_key(const struct weir_rules *rules, enum weir_dict_ki
     }
 }
 
-static uint64_t row_hash(const struct weir_rules *rules, enum weir_dict_kind kind,
-                         struct weir_str text, uint64_t owner)
-{
-    char key[KEY_LEN_MAX];
-    WEIR_ASSERT(text.len <= sizeof(key) - WEIR_DICT_HEAD);
-    weir_dict_head(key, kind, owner);
-    memcpy(key + WEIR_DICT_HEAD, text.ptr, text.len);
-    return weir_dict_hash(rules, key, WEIR_DICT_HEAD + text.len);
-}
-
 /* Whether the slot's row has this very key, byte by byte. */
 static bool is_row(const struct weir_rules *rules, const struct weir_dict_slot *slot,
                    enum weir_dict_kind kind, uint32_t index)
@@ -81,7 +60,7 @@ uint32_t weir_dict_add(struct weir_rules *rules, enum weir_dict_kind kind, uint3
 {
     struct weir_dict *dict = &rules->dict;
     uint32_t owner_number;
-    uint64_t hash = row_hash(rules, kind, row_key(rules, kind, index, &owner_number), owner);
+    uint64_t hash = weir_dict_hash(rules, kind, owner, row_key(rules, kind, index, &owner_number));
     uint64_t at = weir_dict_home(dict, hash);
     WEIR_ASSERT(index <= WEIR_DICT_INDEX_MAX);
     for (; dict->slots[at].hash; at = at + 1 == dict->size ? 0 : at + 1) {
@@ -109,7 +88,7 @@ uint64_t weir_node_hash(const struct weir_rules *rules, uint32_t node, uint64_t 
     const struct weir_node *n = &rules->nodes[node];
     bool is_domain = n->parent == WEIR_NONE;
     enum weir_dict_kind kind = is_domain ? WEIR_DICT_DOMAIN : (enum weir_dict_kind)KINDS[n->kind];
-    return row_hash(rules, kind, weir_node_text(n), parent_hash);
+    return weir_dict_hash(rules, kind, parent_hash, weir_node_text(n));
 }
 
 static uint64_t fold(uint64_t lengths)

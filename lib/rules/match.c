@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define NOINLINE __attribute__((noinline))
+#define TEXT_LEN_MAX (WEIR_KEY_LEN_MAX + 1 + WEIR_VALUE_LEN_MAX)
 
 static bool may_have(uint64_t lengths, size_t len)
 {
@@ -34,36 +35,33 @@ static uint32_t match_patterns(const struct weir_rules *rules, const struct weir
     return WEIR_NONE;
 }
 
-/* Writes "key" or "key_value" behind room for a head; returns its length. */
-static size_t write_text(const struct weir_entry *entry, bool with_value, char *work)
+/* "key_value", as patterns are matched with it. */
+static struct weir_str join(const struct weir_entry *entry, char text[TEXT_LEN_MAX])
 {
-    char *text = work + WEIR_DICT_HEAD;
     size_t len = entry->key.len;
     if (len)
         memcpy(text, entry->key.ptr, len);
-    if (!with_value)
-        return len;
     text[len++] = '_';
     if (entry->value.len)
         memcpy(text + len, entry->value.ptr, entry->value.len);
-    return len + entry->value.len;
+    return (struct weir_str){.ptr = text, .len = len + entry->value.len};
 }
 
 /* All that is neither an exact value nor a bare key; out of line, for most levels have none of it.
  */
 static NOINLINE struct weir_dict_slot match_special(const struct weir_rules *rules,
                                                     struct weir_dict_slot at,
-                                                    const struct weir_entry *entry, char *work)
+                                                    const struct weir_entry *entry)
 {
+    char text[TEXT_LEN_MAX];
     const struct weir_children *level = rules->nodes[weir_slot_node(rules, &at)].level;
-    struct weir_str composite = {work + WEIR_DICT_HEAD, write_text(entry, true, work)};
     uint32_t found = WEIR_NONE;
     if (level->paths)
         found = weir_paths_find(level->paths, entry);
     if (found == WEIR_NONE && level->cidrs)
         found = weir_cidrs_find(level->cidrs, entry);
     if (found == WEIR_NONE)
-        found = match_patterns(rules, level, entry, composite);
+        found = match_patterns(rules, level, entry, join(entry, text));
     if (found == WEIR_NONE)
         return (struct weir_dict_slot){0};
     uint64_t hash = 1; /* any: nothing is below */
@@ -72,12 +70,17 @@ static NOINLINE struct weir_dict_slot match_special(const struct weir_rules *rul
     return weir_node_slot(rules, found, hash);
 }
 
-static uint64_t hash_child(const struct weir_rules *rules, uint64_t parent_hash,
-                           const struct weir_entry *entry, bool with_value, char *work)
+/* Of "key", or of "key_value". */
+static inline uint64_t hash_child(const struct weir_rules *rules, uint64_t parent_hash,
+                                  const struct weir_entry *entry, bool with_value)
 {
-    weir_dict_head(work, WEIR_DICT_NODE, parent_hash);
-    size_t len = write_text(entry, with_value, work);
-    return weir_dict_hash(rules, work, WEIR_DICT_HEAD + len);
+    struct weir_sip sip = weir_dict_hash_begin(rules, WEIR_DICT_NODE, parent_hash);
+    weir_sip_add(&sip, entry->key.ptr, entry->key.len);
+    if (with_value) {
+        weir_sip_add(&sip, "_", 1);
+        weir_sip_add(&sip, entry->value.ptr, entry->value.len);
+    }
+    return weir_dict_hash_end(&sip);
 }
 
 static bool is_too_long(const struct weir_entry *entry)
@@ -85,17 +88,17 @@ static bool is_too_long(const struct weir_entry *entry)
     return entry->key.len > WEIR_KEY_LEN_MAX || entry->value.len > WEIR_VALUE_LEN_MAX;
 }
 
-static const struct weir_dict_slot *find_child(const struct weir_rules *rules, uint64_t parent_hash,
-                                               const struct weir_entry *entry, bool with_value,
-                                               char *work)
+static NOINLINE const struct weir_dict_slot *find_child(const struct weir_rules *rules,
+                                                        uint64_t parent_hash,
+                                                        const struct weir_entry *entry,
+                                                        bool with_value)
 {
-    return weir_dict_find(rules, hash_child(rules, parent_hash, entry, with_value, work));
+    return weir_dict_find(rules, hash_child(rules, parent_hash, entry, with_value));
 }
 
 /* is_no_value: it is known already that no text "key_value" is there. */
 static struct weir_dict_slot match_level(const struct weir_rules *rules, struct weir_dict_slot at,
-                                         const struct weir_entry *entry, bool is_no_value,
-                                         char *work)
+                                         const struct weir_entry *entry, bool is_no_value)
 {
     const struct weir_dict_slot *found = NULL;
     uint64_t lengths = at.lengths * UINT64_C(0x0101010101010101); /* mod 8 as mod 64 */
@@ -103,23 +106,23 @@ static struct weir_dict_slot match_level(const struct weir_rules *rules, struct 
         return (struct weir_dict_slot){0};
     if (!is_no_value && at.has_underscore &&
         may_have(lengths, entry->key.len + 1 + entry->value.len))
-        found = find_child(rules, at.hash, entry, true, work);
+        found = find_child(rules, at.hash, entry, true);
     if (found)
         return *found;
     if (at.has_special) {
-        struct weir_dict_slot special = match_special(rules, at, entry, work);
+        struct weir_dict_slot special = match_special(rules, at, entry);
         if (special.hash)
             return special;
     }
     if (may_have(lengths, entry->key.len))
-        found = find_child(rules, at.hash, entry, false, work);
+        found = find_child(rules, at.hash, entry, false);
     return found ? *found : (struct weir_dict_slot){0};
 }
 
 struct weir_dict_slot weir_match_child(const struct weir_rules *rules, struct weir_dict_slot at,
-                                       const struct weir_entry *entry, char *work)
+                                       const struct weir_entry *entry)
 {
-    return match_level(rules, at, entry, false, work);
+    return match_level(rules, at, entry, false);
 }
 
 static NOINLINE void note_part(struct weir_match *out, uint32_t i, const struct weir_node *node)
@@ -139,14 +142,10 @@ static NOINLINE void note_part(struct weir_match *out, uint32_t i, const struct 
 static NOINLINE const struct weir_rule_limit *find_override(const struct weir_rules *rules,
                                                             uint32_t node, struct weir_str value)
 {
-    char work[WEIR_DICT_HEAD + WEIR_VALUE_LEN_MAX];
     if (!rules->nodes[node].has_overrides)
         return NULL;
-    weir_dict_head(work, WEIR_DICT_OVERRIDE, node);
-    if (value.len)
-        memcpy(work + WEIR_DICT_HEAD, value.ptr, value.len);
-    uint64_t hash = weir_dict_hash(rules, work, WEIR_DICT_HEAD + value.len);
-    const struct weir_dict_slot *slot = weir_dict_find(rules, hash);
+    const struct weir_dict_slot *slot =
+        weir_dict_find(rules, weir_dict_hash(rules, WEIR_DICT_OVERRIDE, node, value));
     return slot ? &rules->limits[rules->overrides[slot->index].limit] : NULL;
 }
 
@@ -154,7 +153,6 @@ void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry 
                       uint32_t entry_count, struct weir_guess *out)
 {
     uint64_t parent = domain->root.hash;
-    char work[WEIR_MATCH_WORK];
     out->count = 0;
     out->with_value = 0;
     out->is_nothing = false;
@@ -168,7 +166,7 @@ void weir_rules_guess(const struct weir_domain *domain, const struct weir_entry 
                           (!with_value && !has_special && !may_have(domain->lengths[i], key_len));
         if (out->is_nothing || (has_special && !with_value))
             return;
-        parent = hash_child(domain->rules, parent, entry, with_value, work);
+        parent = hash_child(domain->rules, parent, entry, with_value);
         weir_dict_fetch(domain->rules, parent);
         out->hash[i] = parent;
         if (with_value)
@@ -196,14 +194,26 @@ static NOINLINE struct weir_dict_slot walk_on(const struct weir_rules *rules,
                                               uint32_t entry_count, bool is_no_value,
                                               struct weir_match *out)
 {
-    char work[WEIR_MATCH_WORK];
     for (uint32_t i = from; i < entry_count; i++) {
-        at = match_level(rules, at, &entries[i], is_no_value, work);
+        at = match_level(rules, at, &entries[i], is_no_value);
         if (!note_entry(rules, &at, i, out))
             break;
         is_no_value = false;
     }
     return at;
+}
+
+/* All entries were matched, and a limit is there. */
+static inline void note_rule(const struct weir_rules *rules, const struct weir_dict_slot *at,
+                             const struct weir_entry *last, struct weir_match *out)
+{
+    out->rule = &rules->rules[at->index];
+    if (!at->is_plain)
+        out->limits = find_override(rules, out->rule->node, last->value);
+    if (at->terms && !out->limits) {
+        out->terms = &rules->terms[at->terms];
+        out->stat = at->stat;
+    }
 }
 
 void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *entries,
@@ -235,15 +245,8 @@ void weir_rules_find(const struct weir_domain *domain, const struct weir_entry *
         found = walk_on(rules, *at, entries, i, entry_count, is_no_value, out);
         at = &found;
     }
-    if (at->hash == 0 || !at->has_rule)
-        return;
-    out->rule = &rules->rules[at->index];
-    if (!at->is_plain)
-        out->limits = find_override(rules, out->rule->node, entries[entry_count - 1].value);
-    if (at->terms && !out->limits) {
-        out->terms = &rules->terms[at->terms];
-        out->stat = at->stat;
-    }
+    if (at->hash != 0 && at->has_rule)
+        note_rule(rules, at, &entries[entry_count - 1], out);
 }
 
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,

@@ -4,17 +4,12 @@
 #include "base/err.h"
 #include "rules/tree.h"
 
-#include <string.h>
-
 const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, struct weir_str name)
 {
-    char key[WEIR_DICT_HEAD + WEIR_DOMAIN_LEN_MAX];
     if (name.len == 0 || name.len > WEIR_DOMAIN_LEN_MAX)
         return NULL;
-    weir_dict_head(key, WEIR_DICT_DOMAIN, 0);
-    memcpy(key + WEIR_DICT_HEAD, name.ptr, name.len);
     const struct weir_dict_slot *slot =
-        weir_dict_find(rules, weir_dict_hash(rules, key, WEIR_DICT_HEAD + name.len));
+        weir_dict_find(rules, weir_dict_hash(rules, WEIR_DICT_DOMAIN, 0, name));
     return slot ? &rules->domains[rules->nodes[slot->index].rule] : NULL;
 }
 

@@ -40,14 +40,11 @@ bool weir_attribute_lookup(const struct weir_domain *domain, struct weir_str nam
                            const struct weir_str *from_value, struct weir_str *value)
 {
     const struct weir_attribute *attribute = attribute_of(domain, name);
-    char key[WEIR_DICT_HEAD + WEIR_VALUE_LEN_MAX];
     if (!attribute)
         return false;
     if (from_value && from_value->len <= WEIR_VALUE_LEN_MAX) {
-        weir_dict_head(key, WEIR_DICT_MAP, attribute->number);
-        if (from_value->len)
-            memcpy(key + WEIR_DICT_HEAD, from_value->ptr, from_value->len);
-        uint64_t hash = weir_dict_hash(domain->rules, key, WEIR_DICT_HEAD + from_value->len);
+        uint64_t hash =
+            weir_dict_hash(domain->rules, WEIR_DICT_MAP, attribute->number, *from_value);
         const struct weir_dict_slot *slot = weir_dict_find(domain->rules, hash);
         if (slot) {
             *value = domain->rules->map_rows[slot->index].value;
@@ -163,9 +160,8 @@ static bool cut_addresses(struct asking *a, struct weir_entry *entries, uint32_t
 {
     const struct weir_rules *rules = a->domain->rules;
     struct weir_dict_slot at = a->domain->root;
-    char work[WEIR_MATCH_WORK];
     for (uint32_t i = 0; i < count; i++) {
-        at = weir_match_child(rules, at, &entries[i], work);
+        at = weir_match_child(rules, at, &entries[i]);
         if (at.hash == 0)
             return true;
         const struct weir_node *node = &rules->nodes[weir_slot_node(rules, &at)];

@@ -68,11 +68,10 @@ size_t weir_rules_stats_key(const struct weir_domain *domain, const struct weir_
     const struct weir_node *path[WEIR_ENTRIES_MAX];
     struct weir_dict_slot at = domain->root;
     struct writer w = {out, 0, out_len};
-    char work[WEIR_MATCH_WORK];
     if (entry_count == 0 || entry_count > WEIR_ENTRIES_MAX)
         return 0;
     for (uint32_t i = 0; i < entry_count; i++) {
-        at = weir_match_child(rules, at, &entries[i], work);
+        at = weir_match_child(rules, at, &entries[i]);
         if (at.hash == 0)
             return 0;
         path[i] = &rules->nodes[weir_slot_node(rules, &at)];

@@ -178,12 +178,6 @@ struct weir_rules {
     struct weir_terms *terms;          /* from 1, at most WEIR_TERMS_MAX; NULL: not shared (yet) */
 };
 
-/* A key of the dictionary: 8 bytes of kind and owner, then the text, so that one hash covers both.
- * The owner of a node is its parent's hash; of an override, its node's number; of a line of a map,
- * the attribute's; of an id, the domain's. */
-#define WEIR_DICT_HEAD 8u
-
-void weir_dict_head(char head[WEIR_DICT_HEAD], enum weir_dict_kind kind, uint64_t owner);
 /* Adds the row `index` of the kind's array, which must be filled in already.  Returns the index of
  * the row that has this key already, or WEIR_NONE when it was added. */
 uint32_t weir_dict_add(struct weir_rules *rules, enum weir_dict_kind kind, uint32_t index,
@@ -199,11 +193,30 @@ uint64_t weir_node_hash(const struct weir_rules *rules, uint32_t node, uint64_t 
 /* A slot as the dictionary would have it, for a node that may not be in it. */
 struct weir_dict_slot weir_node_slot(const struct weir_rules *rules, uint32_t node, uint64_t hash);
 
-/* key: head and text together, len of both. */
-static inline uint64_t weir_dict_hash(const struct weir_rules *rules, const char *key, size_t len)
+/* A key of the dictionary: 8 bytes of kind and owner, then the text, so that one hash covers both.
+ * The owner of a node is its parent's hash; of an override, its node's number; of a line of a map,
+ * the attribute's; of an id, the domain's.  So it is a hash, or a number that uses the lowest half:
+ * the kind goes into the other. */
+static inline struct weir_sip weir_dict_hash_begin(const struct weir_rules *rules,
+                                                   enum weir_dict_kind kind, uint64_t owner)
 {
-    uint64_t hash = weir_siphash13(&rules->dict.key, key, len);
+    struct weir_sip sip = weir_sip_begin(&rules->dict.key);
+    weir_sip_add_word(&sip, owner ^ (uint64_t)kind << 61);
+    return sip;
+}
+
+static inline uint64_t weir_dict_hash_end(struct weir_sip *sip)
+{
+    uint64_t hash = weir_sip_end(sip);
     return hash ? hash : 1;
+}
+
+static inline uint64_t weir_dict_hash(const struct weir_rules *rules, enum weir_dict_kind kind,
+                                      uint64_t owner, struct weir_str text)
+{
+    struct weir_sip sip = weir_dict_hash_begin(rules, kind, owner);
+    weir_sip_add(&sip, text.ptr, text.len);
+    return weir_dict_hash_end(&sip);
 }
 
 static inline uint64_t weir_dict_home(const struct weir_dict *dict, uint64_t hash)
@@ -259,9 +272,8 @@ static inline struct weir_str weir_node_value(const struct weir_node *node)
 }
 
 /* match.c: the child of `at` that an entry meets, as a slot; its hash is 0 where there is none.
- * For who walks down from domain->root.  work holds WEIR_MATCH_WORK bytes. */
-#define WEIR_MATCH_WORK (WEIR_DICT_HEAD + WEIR_KEY_LEN_MAX + 1 + WEIR_VALUE_LEN_MAX)
+ * For who walks down from domain->root. */
 struct weir_dict_slot weir_match_child(const struct weir_rules *rules, struct weir_dict_slot at,
-                                       const struct weir_entry *entry, char *work);
+                                       const struct weir_entry *entry);
 
 #endif

@@ -22,24 +22,35 @@ uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id)
     return 0;
 }
 
-static uint64_t *counter_of(const struct weir_table *table, uint32_t stat, uint32_t shard,
-                            enum weir_counter counter)
+static struct weir_stats_line *line_of(const struct weir_table *table, uint32_t stat,
+                                       uint32_t shard)
 {
     uint64_t line = (uint64_t)(shard % WEIR_STATS_SHARDS) * table->header->stats_rules + stat;
-    return &table->stats_lines[line].counter[counter];
+    return &table->stats_lines[line];
 }
 
 void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard,
                     enum weir_counter counter, uint64_t amount)
 {
+    uint64_t *at = &line_of(table, stat, shard)->counter[counter];
     /* Relaxed: counters are read for people, one by one. */
-    (void)__atomic_fetch_add(counter_of(table, stat, shard, counter), amount, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(at, amount, __ATOMIC_RELAXED);
+}
+
+void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
+                        const uint64_t amounts[WEIR_COUNTERS])
+{
+    struct weir_stats_line *line = line_of(table, stat, shard);
+    for (enum weir_counter c = 0; c < WEIR_COUNTERS; c++) {
+        if (amounts[c] > 0) /* most are not, and an atomic addition is dear */
+            (void)__atomic_fetch_add(&line->counter[c], amounts[c], __ATOMIC_RELAXED);
+    }
 }
 
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter)
 {
     uint64_t sum = 0;
     for (uint32_t shard = 0; shard < WEIR_STATS_SHARDS; shard++)
-        sum += __atomic_load_n(counter_of(table, stat, shard, counter), __ATOMIC_RELAXED);
+        sum += __atomic_load_n(&line_of(table, stat, shard)->counter[counter], __ATOMIC_RELAXED);
     return sum;
 }

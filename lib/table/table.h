@@ -111,6 +111,9 @@ uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id);
 /* Adds to one counter.  shard: any number that differs between threads (a session's). */
 void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard,
                     enum weir_counter counter, uint64_t amount);
+/* The same for all counters at once. */
+void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
+                        const uint64_t amounts[WEIR_COUNTERS]);
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter);
 
 #endif

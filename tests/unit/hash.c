@@ -42,6 +42,42 @@ static void agrees_with_the_published_vectors(void **state)
     }
 }
 
+static void bytes_in_three_pieces_are_the_same_bytes(void **state)
+{
+    (void)state;
+    unsigned char message[LEN_MAX];
+    for (size_t i = 0; i < LEN_MAX; i++)
+        message[i] = (unsigned char)i;
+    for (size_t len = 0; len < LEN_MAX; len++) {
+        for (size_t first = 0; first <= len; first++) {
+            for (size_t second = first; second <= len; second++) {
+                struct weir_sip sip = weir_sip_begin(&KEY);
+                weir_sip_add(&sip, message, first);
+                weir_sip_add(&sip, message + first, second - first);
+                weir_sip_add(&sip, message + second, len - second);
+                assert_int_equal(weir_sip_end(&sip), VECTORS[len]);
+            }
+        }
+    }
+}
+
+static void a_number_is_its_eight_bytes(void **state)
+{
+    (void)state;
+    unsigned char message[LEN_MAX];
+    for (size_t i = 0; i < LEN_MAX; i++)
+        message[i] = (unsigned char)i;
+    for (size_t before = 0; before + 9 < LEN_MAX; before++) {
+        struct weir_sip sip = weir_sip_begin(&KEY);
+        uint64_t word;
+        memcpy(&word, message + before, sizeof(word));
+        weir_sip_add(&sip, message, before);
+        weir_sip_add_word(&sip, word);
+        weir_sip_add(&sip, message + before + 8, 1);
+        assert_int_equal(weir_sip_end(&sip), VECTORS[before + 9]);
+    }
+}
+
 static void does_not_depend_on_alignment(void **state)
 {
     (void)state;
@@ -115,6 +151,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_the_published_vectors),
+        cmocka_unit_test(bytes_in_three_pieces_are_the_same_bytes),
+        cmocka_unit_test(a_number_is_its_eight_bytes),
         cmocka_unit_test(does_not_depend_on_alignment),
         cmocka_unit_test(reads_nothing_beyond_the_message),
         cmocka_unit_test(the_length_counts_beyond_one_byte),
