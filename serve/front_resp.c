@@ -58,24 +58,27 @@ static int64_t seconds_of(uint64_t ns)
     return (int64_t)(ns / NS_PER_S + (ns % NS_PER_S >= NS_PER_MS));
 }
 
+static int64_t retry_s(const struct weir_throttled *t)
+{
+    return t->retry_after_ns == WEIR_NEVER ? -1 : seconds_of(t->retry_after_ns);
+}
+
 static void put_result(struct weir_text *out, enum weir_resp_dialect dialect,
                        const struct weir_throttled *t)
 {
-    bool is_never = t->retry_after_ns == WEIR_NEVER;
-    int64_t retry_s = is_never ? -1 : seconds_of(t->retry_after_ns);
     WEIR_TEXT_PUT(out, "*5\r\n");
     if (dialect == WEIR_RESP_CELL) {
         weir_resp_put_int(out, !t->allowed);
         weir_resp_put_int(out, (int64_t)t->limit);
         weir_resp_put_int(out, (int64_t)t->remaining);
-        weir_resp_put_int(out, t->allowed ? -1 : retry_s);
+        weir_resp_put_int(out, t->allowed ? -1 : retry_s(t));
         weir_resp_put_int(out, seconds_of(t->reset_after_ns));
     } else {
         weir_resp_put_int(out, t->allowed);
         weir_resp_put_int(out, (int64_t)t->limit);
         weir_resp_put_int(out, (int64_t)t->remaining);
         weir_resp_put_int(out, seconds_of(t->reset_after_ns));
-        weir_resp_put_int(out, t->allowed ? 0 : retry_s);
+        weir_resp_put_int(out, t->allowed ? 0 : retry_s(t));
     }
 }
 
@@ -134,17 +137,18 @@ static bool read_int(struct weir_str text, int64_t *out)
 {
     size_t at = text.len > 0 && (text.ptr[0] == '-' || text.ptr[0] == '+');
     bool is_negative = at == 1 && text.ptr[0] == '-';
-    int64_t number = 0;
+    uint64_t most = (uint64_t)INT64_MAX + is_negative;
+    uint64_t number = 0;
     if (at == text.len)
         return false;
     for (; at < text.len; at++) {
-        int digit = text.ptr[at] - '0';
-        if (digit < 0 || digit > 9 || __builtin_mul_overflow(number, 10, &number) ||
-            __builtin_add_overflow(number, is_negative ? -digit : digit, &number))
+        unsigned digit = (unsigned)text.ptr[at] - '0';
+        if (digit > 9 || number > INT64_MAX / 10)
             return false;
+        number = 10 * number + digit; /* at most INT64_MAX / 10 * 10 + 9 */
     }
-    *out = number;
-    return true;
+    *out = (int64_t)(is_negative ? 0 - number : number);
+    return number <= most;
 }
 
 static void refuse(struct turn *turn, enum weir_resp_dialect dialect, struct weir_str why)
@@ -227,8 +231,7 @@ static void obey(struct turn *turn, const struct weir_resp_command *command)
 {
     struct weir_resp_session *session = turn->session;
     enum weir_resp_dialect dialect = weir_resp_dialect_of(command->args[0]);
-    if (dialect != WEIR_RESP_NO_THROTTLE &&
-        (session->is_authenticated || !weir_resp_needs_password(session))) {
+    if (dialect != WEIR_RESP_NO_THROTTLE && session->is_trusted) {
         collect(turn, command, dialect);
         return;
     }
@@ -249,6 +252,7 @@ static int front_open(void **state, void *ctx, struct weir_conn *conn)
     session->conn = conn;
     session->worker = weir_worker_of(conn);
     session->version = 2;
+    session->is_trusted = !weir_resp_needs_password(session);
     session->id = weir_worker_next_id(session->worker);
     weir_resp_init(&session->resp);
     session->resp.side.budget = &session->worker->budget;
@@ -312,8 +316,7 @@ int weir_front_resp_feed(void *state, const uint8_t *bytes, size_t len)
     if (waits && next == WEIR_RESP_COMMAND)
         weir_resp_wait_behind(session);
     weir_resp_end(&session->resp);
-    if (!session->is_alive && session->has_obeyed && !session->is_ending &&
-        (session->is_authenticated || !weir_resp_needs_password(session))) {
+    if (!session->is_alive && session->has_obeyed && !session->is_ending && session->is_trusted) {
         session->is_alive = true;
         weir_conn_alive(session->conn);
     }

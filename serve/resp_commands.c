@@ -100,7 +100,7 @@ static void obey_reset(struct weir_resp_call *call)
     struct weir_resp_session *session = call->session;
     session->version = 2;
     session->name_len = 0;
-    session->is_authenticated = false;
+    session->is_trusted = !weir_resp_needs_password(session);
     weir_resp_put_simple(call->out, WEIR_STR("RESET"));
 }
 
@@ -159,10 +159,10 @@ bool weir_resp_authenticate(struct weir_resp_session *session, struct weir_str p
     unsigned differs = password.len != len;
     for (size_t i = 0; i < password.len; i++)
         differs |= (unsigned char)(password.ptr[i] ^ right[len > 0 ? i % len : 0]);
-    session->is_authenticated = differs == 0 && len > 0;
-    if (!session->is_authenticated && ++session->guesses >= WEIR_RESP_GUESSES_MAX)
+    session->is_trusted = differs == 0 && len > 0;
+    if (!session->is_trusted && ++session->guesses >= WEIR_RESP_GUESSES_MAX)
         session->is_ending = true;
-    return session->is_authenticated;
+    return session->is_trusted;
 }
 
 /* AUTH password, or AUTH default password.  False: answered with an error. */
@@ -261,7 +261,7 @@ static void obey_hello(struct weir_resp_call *call)
             return;
         }
     }
-    if (weir_resp_needs_password(session) && !session->is_authenticated) {
+    if (!session->is_trusted) {
         weir_resp_put_error(
             call->out, WEIR_STR("NOAUTH HELLO must be called with the client already "
                                 "authenticated, otherwise the HELLO <proto> AUTH <user> <pass> "
@@ -400,13 +400,12 @@ void weir_resp_obey(struct weir_resp_call *call)
     struct weir_resp_session *session = call->session;
     const struct entry *entry = find(command->args[0]);
     int count = (int)command->count;
-    bool may = session->is_authenticated || !weir_resp_needs_password(session);
     if (entry == NULL) {
         session->is_ending = is_http(command->args[0]);
         weir_resp_put_error_about(call->out, WEIR_STR("ERR unknown command '"), command->args[0],
                                   WEIR_STR("'"));
         weir_worker_add(session->worker, WEIR_FRONT_RESP, WEIR_FRONT_COUNT_BAD, 1);
-    } else if (!may && !entry->is_open) {
+    } else if (!session->is_trusted && !entry->is_open) {
         weir_resp_put_error(call->out, WEIR_STR("NOAUTH Authentication required."));
     } else if (entry->arity > 0 ? count != entry->arity : count < -entry->arity) {
         put_arity_error(call, entry->name);

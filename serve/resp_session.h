@@ -29,7 +29,7 @@ struct weir_resp_session {
     int version;     /* 2 or 3 */
     bool has_obeyed; /* a whole command has come */
     bool is_alive;   /* net knows that the peer is sensible */
-    bool is_authenticated;
+    bool is_trusted; /* has said the password, or none is needed */
     bool is_ending;
     uint32_t guesses;
     struct weir_resp_wait *wait; /* NULL: nothing has waited yet */

@@ -40,8 +40,8 @@ static enum weir_resp_next bad(struct reader *r, const char *fault)
 }
 
 /* A length and CRLF, behind its type.  is_none: it was -1. */
-static enum weir_resp_next read_any_length(struct reader *r, uint32_t *out, bool *is_none,
-                                           const char *fault)
+static enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is_none,
+                                       const char *fault)
 {
     const char *at = r->at;
     uint32_t number = 0;
@@ -64,29 +64,43 @@ static enum weir_resp_next read_any_length(struct reader *r, uint32_t *out, bool
     return WEIR_RESP_COMMAND;
 }
 
-/* The same, faster: nearly all lengths have one digit or two. */
-static inline enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is_none,
-                                              const char *fault)
+/* Nearly all lengths have one digit or two, and are all there with their CRLF and a byte behind it:
+ * such a one, of type '*' or '$', is passed over here.  Of all others nothing is read. */
+static inline bool read_short(struct reader *r, char type, uint32_t *out)
 {
     const char *at = r->at;
-    if (r->end - at >= 4) {
-        uint32_t number = (uint32_t)*at++ - '0', second = (uint32_t)*at - '0';
-        bool is_digit = number <= 9;
-        if (second <= 9 && number != 0) {
-            number = number * 10 + second;
-            at++;
-        }
-        if (is_digit && at[0] == '\r' && at[1] == '\n') {
-            r->at = at + 2;
-            *out = number;
-            *is_none = false;
-            return WEIR_RESP_COMMAND;
-        }
+    if (r->end - at < 5 || at[0] != type)
+        return false;
+    uint32_t first = (uint32_t)at[1] - '0', second = (uint32_t)at[2] - '0';
+    if (first <= 9 && at[2] == '\r' && at[3] == '\n') {
+        r->at = at + 4;
+        *out = first;
+        return true;
     }
-    return read_any_length(r, out, is_none, fault);
+    if (first - 1 > 8 || second > 9 || at[3] != '\r' || at[4] != '\n')
+        return false;
+    r->at = at + 5;
+    *out = 10 * first + second;
+    return true;
 }
 
-static enum weir_resp_next read_bulk(struct reader *r, struct weir_str *out, size_t *room)
+/* The bytes of a bulk string, behind its length.  room: what is left of the command's maximum. */
+static inline enum weir_resp_next read_bytes(struct reader *r, uint32_t len, struct weir_str *out,
+                                             size_t *room)
+{
+    if (len > *room)
+        return bad(r, "too big a command");
+    *room -= len;
+    if ((size_t)(r->end - r->at) < (size_t)len + 2)
+        return WEIR_RESP_MORE;
+    *out = (struct weir_str){.ptr = r->at, .len = len};
+    if (r->at[len] != '\r' || r->at[len + 1] != '\n')
+        return bad(r, "expected CRLF behind a bulk string");
+    r->at += len + 2;
+    return WEIR_RESP_COMMAND;
+}
+
+static enum weir_resp_next read_long_bulk(struct reader *r, struct weir_str *out, size_t *room)
 {
     static const char invalid[] = "invalid bulk length";
     uint32_t len = 0;
@@ -101,17 +115,15 @@ static enum weir_resp_next read_bulk(struct reader *r, struct weir_str *out, siz
         return next;
     if (is_none || len > WEIR_RESP_BULK_MAX)
         return bad(r, invalid);
-    if (len > *room)
-        return bad(r, "too big a command");
-    *room -= len;
-    if ((size_t)(r->end - r->at) < (size_t)len + 2)
-        return WEIR_RESP_MORE;
-    *out = (struct weir_str){.ptr = r->at, .len = len};
-    r->at += len;
-    if (r->at[0] != '\r' || r->at[1] != '\n')
-        return bad(r, "expected CRLF behind a bulk string");
-    r->at += 2;
-    return WEIR_RESP_COMMAND;
+    return read_bytes(r, len, out, room);
+}
+
+static inline enum weir_resp_next read_bulk(struct reader *r, struct weir_str *out, size_t *room)
+{
+    uint32_t len;
+    if (!read_short(r, '$', &len))
+        return read_long_bulk(r, out, room);
+    return read_bytes(r, len, out, room);
 }
 
 static enum weir_resp_next read_array(struct reader *r, struct weir_resp_command *out)
@@ -119,9 +131,12 @@ static enum weir_resp_next read_array(struct reader *r, struct weir_resp_command
     static const char invalid[] = "invalid multibulk length";
     size_t room = WEIR_RESP_COMMAND_MAX;
     uint32_t count = 0;
-    bool is_none;
-    r->at++; /* the '*' */
-    enum weir_resp_next next = read_length(r, &count, &is_none, invalid);
+    bool is_none = false;
+    enum weir_resp_next next = WEIR_RESP_COMMAND;
+    if (!read_short(r, '*', &count)) {
+        r->at++;
+        next = read_length(r, &count, &is_none, invalid);
+    }
     if (next != WEIR_RESP_COMMAND)
         return next;
     if (count > WEIR_RESP_ARGS_MAX)

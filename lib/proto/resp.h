@@ -71,7 +71,7 @@ void weir_resp_put_error_about(struct weir_text *text, struct weir_str words, st
 
 #define WEIR_RESP_INT_MAX 23 /* bytes of a number: its type, a sign, 19 digits, CRLF */
 
-/* Written in place: a reply to CL.THROTTLE is five of these, most of one digit. */
+/* Written in place: a reply to CL.THROTTLE is five of these, most of one digit or two. */
 static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
 {
     char *at = text->at;
@@ -83,14 +83,13 @@ static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
     *at++ = ':';
     if (number < 0)
         *at++ = '-';
-    at++;
-    for (uint64_t more = rest / 10; more != 0; more /= 10)
+    at += 1 + (rest >= 10);
+    for (uint64_t more = rest / 100; more != 0; more /= 10)
         at++;
     char *digit = at;
-    do { /* from the last one, so that only constants divide */
+    for (; rest >= 10; rest /= 10) /* from the last one, so that only constants divide */
         *--digit = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest != 0);
+    *--digit = (char)('0' + rest);
     *at++ = '\r';
     *at++ = '\n';
     text->at = at;
