@@ -25,8 +25,9 @@ LIMITS = {
     "local": Limit("fixed_window", PLENTY, LONG_WINDOW_S, on_store_error="local"),
     "share": Limit("fixed_window", SHARE, LONG_WINDOW_S, on_store_error="local"),
 }
+HASTY = "--store-deadline", f"{DEADLINE_MS}ms"
 MS = 1_000_000
-BEFORE_S, AFTER_S = quick(1.0, 2.0), quick(2.5, 4.0)
+BEFORE_S, AFTER_S = quick(0.8, 2.0), quick(2.5, 4.0)
 SETTLED_MS = quick(400, 100)            # after which nobody is waited for any more
 RECOVERY_MS = 2000                      # promised, from when the store accepts writes
 GROWTH_MAX = 16 << 20                   # bytes of a node's memory
@@ -37,7 +38,7 @@ class Trial:
 
     def __init__(self, fleet, fault, seconds, after_s=AFTER_S, **load):
         before = fleet.rss()
-        with fleet.load(seconds=BEFORE_S + seconds + after_s, **load) as self.load:
+        with fleet.load(seconds=BEFORE_S + seconds + after_s, deadline_ms=DEADLINE_MS, **load) as self.load:
             self.load.wait_until(BEFORE_S)
             with fault:
                 self.began_ns = time.monotonic_ns()
@@ -79,15 +80,20 @@ def judge_answers(trial, fleet):
 
 
 def judge_policies(trial):
-    assert verdicts(trial.of("closed", 0, trial.began_ns - 2 * DEADLINE_MS * MS)) == {OK}
+    before = trial.of("closed", 0, trial.began_ns - 2 * DEADLINE_MS * MS)
+    assert sum(hit.verdict == OK for hit in before) > 0.99 * len(before)
     assert verdicts(trial.during("open")) == {OK}
     assert verdicts(trial.during("closed")) == {OVER}
     assert verdicts(trial.during("local")) == {OK}
+
+
+def judge_shares(trial):
+    """The store has let through the limit, and the nodes once more among them."""
     assert sum(hit.verdict == OK for hit in trial.load.of("share")) <= 2 * SHARE
 
 
 def judge_recovery(trial):
-    settled_ns = trial.healed_ns + (RECOVERY_MS + quick(500, 0)) * MS
+    settled_ns = trial.healed_ns + RECOVERY_MS * MS
     assert trial.recovery_ms() < RECOVERY_MS
     assert verdicts(trial.of("closed", settled_ns)) == {OK}
     assert OK not in verdicts(trial.of("open", settled_ns))
