@@ -79,6 +79,10 @@ class Load:
         """Until it has run so long."""
         time.sleep(max(0, self.began_s + seconds - time.monotonic()))
 
+    def stop(self):
+        """It asks no more, however long it was to run; at the end of `with` all is answered."""
+        self.process.terminate()
+
     def finish(self):
         told, _ = self.process.communicate(timeout=200)
         assert self.process.returncode == 0, told

@@ -12,6 +12,8 @@
  * A control timer is set for every question, at its deadline: when that fires shows how late this
  * machine was just then, and an answer is late only by what it is later than that.
  *
+ * SIGTERM ends the schedule; what was asked is waited for.
+ *
  * The format of a history is in history.py.  Prints how many answers there were of each kind.
  *
  * SPDX-License-Identifier: Apache-2.0 */
@@ -22,6 +24,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +98,7 @@ static struct {
     uint64_t count, next_control, finished;
     uint64_t begin_ns, now_ns, offset_due_ns;
     int poll;
+    volatile sig_atomic_t is_told_to_stop;
 } run = {.rate = 1000, .seconds = 1, .hits = 1, .deadline_ns = 15 * NS_PER_MS};
 
 static uint64_t clock_ns(clockid_t clock)
@@ -177,6 +181,22 @@ static void make_history(const char *path)
         record->node = (uint8_t)(i % run.node_count);
         record->hits = run.hits;
     }
+}
+
+/* Nothing more is due: the history ends with what has been so far. */
+static void cut_short(void)
+{
+    uint64_t count = 0;
+    while (count < run.count && due_ns(count) <= run.now_ns)
+        count++;
+    run.count = run.head->count = count;
+    run.is_told_to_stop = 0;
+}
+
+static void stop(int signal)
+{
+    (void)signal;
+    run.is_told_to_stop = 1;
 }
 
 /* ---- connections ---- */
@@ -432,13 +452,17 @@ static void connect_all(void)
     }
 }
 
-static void hammer(void)
+static void hammer(const char *path)
 {
+    (void)signal(SIGTERM, stop);
     compare_clocks();
     run.begin_ns = clock_ns(CLOCK_MONOTONIC) + NS_PER_MS;
     uint64_t end_ns = due_ns(run.count) + run.deadline_ns + PATIENCE_NS;
-    while ((run.finished < run.count || run.next_control < run.count) && run.now_ns < end_ns)
+    while ((run.finished < run.count || run.next_control < run.count) && run.now_ns < end_ns) {
         turn();
+        if (run.is_told_to_stop)
+            cut_short();
+    }
     for (uint64_t i = 0; i < run.count; i++) { /* who was never asked, or is not answered yet */
         struct record *record = &run.records[i];
         record->due_ns = due_ns(i);
@@ -447,6 +471,8 @@ static void hammer(void)
         if (record->sent_ns == 0)
             record->sent_ns = run.now_ns;
     }
+    if (truncate(path, (off_t)(sizeof(struct head) + run.count * sizeof(struct record))) != 0)
+        give_up(strerror(errno));
 }
 
 /* ---- what is asked for ---- */
@@ -553,7 +579,7 @@ int main(int argc, char **argv)
     }
     make_history(argv[optind]);
     connect_all();
-    hammer();
+    hammer(argv[optind]);
     for (uint64_t i = 0; i < run.count; i++)
         counts[run.records[i].verdict]++;
     for (size_t i = 0; i < 5; i++)

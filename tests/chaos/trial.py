@@ -28,6 +28,7 @@ LIMITS = {
 HASTY = "--store-deadline", f"{DEADLINE_MS}ms"
 MS = 1_000_000
 BEFORE_S, AFTER_S = quick(0.8, 2.0), quick(2.5, 4.0)
+LOAD_S = 100                            # at the most
 SETTLED_MS = quick(400, 100)            # after which nobody is waited for any more
 RECOVERY_MS = 2000                      # promised, from when the store accepts writes
 GROWTH_MAX = 16 << 20                   # bytes of a node's memory
@@ -38,13 +39,15 @@ class Trial:
 
     def __init__(self, fleet, fault, seconds, after_s=AFTER_S, **load):
         before = fleet.rss()
-        with fleet.load(seconds=BEFORE_S + seconds + after_s, deadline_ms=DEADLINE_MS, **load) as self.load:
+        with fleet.load(seconds=LOAD_S, deadline_ms=DEADLINE_MS, **load) as self.load:
             self.load.wait_until(BEFORE_S)
             with fault:
                 self.began_ns = time.monotonic_ns()
                 time.sleep(seconds)
                 self.ended_ns = time.monotonic_ns()
             self.healed_ns = time.monotonic_ns()
+            time.sleep(after_s)
+            self.load.stop()
         self.growth = fleet.rss() - before
 
     def of(self, name, from_ns, to_ns=1 << 63):
