@@ -3,7 +3,7 @@
  *     front_admin.c    the connection: who may ask, routes, answers
  *     admin_metrics.c  /metrics, in our names or envoyproxy/ratelimit's
  *     admin_api.c      /rlconfig and /api/v1: routes, rules, keys
- *     admin_enforcement.c, admin_overrides.c, admin_top.c, admin_audit.c   what bears their name
+ *     admin_enforcement.c, admin_overrides.c, admin_top.c, admin_audit.c, admin_store.c   as named
  *     admin_key.c, admin_body.c   what those have in common
  *
  * Who may ask: with admin_token, who bears it; without, who comes from this host, and names it by
@@ -44,6 +44,9 @@ bool weir_admin_enforcement(struct weir_admin_call *call);
 void weir_admin_overrides(struct weir_admin_call *call);
 void weir_admin_audit(struct weir_admin_call *call);
 void weir_admin_top(struct weir_admin_call *call);
+void weir_admin_store(struct weir_admin_call *call);
+/* What /metrics says of the store; nothing where there is none. */
+void weir_admin_store_metrics(struct weir_buf *to, const struct weir_service *service);
 
 bool weir_admin_is_method(const struct weir_admin_call *call, const char *method);
 /* GET, or HEAD. */

@@ -204,6 +204,7 @@ bool weir_admin_api(struct weir_admin_call *call)
                   {"/api/v1/key", {"GET", "DELETE"}, answer_key},
                   {"/api/v1/overrides", {"GET", "PUT", "DELETE"}, weir_admin_overrides},
                   {"/api/v1/top", {"GET"}, weir_admin_top},
+                  {"/api/v1/store", {"GET"}, weir_admin_store},
                   {"/api/v1/audit", {"GET"}, weir_admin_audit}};
     for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
         if (!weir_str_eq(call->path, weir_str_of(routes[i].path)))

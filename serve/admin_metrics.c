@@ -403,6 +403,7 @@ static void put_service(struct weir_buf *to, const struct weir_service *service)
     put_connections(to, service);
     put_table(to, w);
     put_processes(to, w);
+    weir_admin_store_metrics(to, service);
 }
 
 static void put_their_service(struct weir_buf *to, const struct weir_service *service)

@@ -113,18 +113,54 @@ static void decide(struct weir_asks *asks, struct weir_redis_request *r, uint64_
     weir_redis_request_decide(r, asks->worker->session, now_ns, out);
 }
 
+/* Remembers which of the items that the store was asked for in vain have passed, all the same. */
+static void note_passed(struct weir_redis_request *r, const struct weir_decision *decision)
+{
+    bool is_refused = r->is_atomic && decision->overall != WEIR_CODE_OK;
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        const struct weir_status *status = &decision->statuses[i];
+        if (r->deciders[i] != WEIR_BY_NOBODY)
+            continue;
+        bool has_passed = status->code == WEIR_CODE_OK && !status->is_shadow && !is_refused;
+        r->deciders[i] = has_passed ? WEIR_WITHOUT_STORE_PASSED : WEIR_WITHOUT_STORE_REFUSED;
+    }
+}
+
+/* What was not carried out is owed; of what is only late, more will be heard. */
+static void settle_failed(struct weir_ask *ask, const struct weir_decision *decision)
+{
+    note_passed(&ask->request, decision);
+    for (uint32_t i = 0; i < ask->part_count; i++) {
+        struct weir_ask_part *part = &ask->parts[i];
+        if (part->err == WEIR_ERR_STORE_LATE)
+            ask->parts_late++;
+        else if (part->err != 0)
+            weir_ask_part_owe(part);
+    }
+}
+
 /* All parts are there. */
 static void finish(struct weir_ask *ask)
 {
     struct weir_asks *asks = ask->asks;
     struct weir_waiter *waiter = ask->waiter;
     struct weir_decision decision = {.statuses = asks->statuses};
-    decide(asks, &ask->request, weir_loop_now(asks->worker->loop), &decision);
+    ask->decided_ns = weir_loop_now(asks->worker->loop);
+    decide(asks, &ask->request, ask->decided_ns, &decision);
+    if (ask->has_failed)
+        settle_failed(ask, &decision);
     if (waiter != NULL) {
         waiter->ask = NULL;
         waiter->done(waiter, &decision);
     }
-    give_back(ask);
+    if (ask->parts_late == 0)
+        give_back(ask);
+}
+
+void weir_ask_part_end(struct weir_ask_part *part)
+{
+    if (--part->ask->parts_late == 0)
+        give_back(part->ask);
 }
 
 /* ---- calls ---- */
@@ -145,9 +181,11 @@ static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_red
 }
 
 /* What it was asked for is nobody's to decide now, but the rule's policy's. */
-static void give_up(struct weir_ask_part *part)
+static void give_up(struct weir_ask_part *part, int err)
 {
     struct weir_redis_request *r = &part->ask->request;
+    part->err = err;
+    part->ask->has_failed = true;
     for (uint32_t i = part->from; i < part->from + part->count; i++)
         r->deciders[r->owners[i].item] = WEIR_BY_NOBODY;
 }
@@ -159,7 +197,7 @@ static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answ
     uint64_t decided_ns;
     if (weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
                                r->counters + part->from, part->count, &decided_ns) != 0) {
-        give_up(part);
+        give_up(part, WEIR_ERR_STORE);
         return true;
     }
     part->count = weir_redis_request_settle(r, part->from, part->count);
@@ -167,7 +205,7 @@ static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answ
         return true;
     if (++part->tries < TRIES_MAX)
         return false;
-    give_up(part);
+    give_up(part, WEIR_ERR_STORE);
     return true;
 }
 
@@ -176,7 +214,7 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
     struct weir_ask_part *part = part_of(call);
     struct weir_ask *ask = part->ask;
     if (err != 0) {
-        give_up(part);
+        give_up(part, err);
     } else if (!read_answer(part, answer)) {
         weir_ask_add(ask->asks, WEIR_ASK_COUNT_AGAIN, 1);
         weir_redis_link_ask(ask->asks->link, call);
@@ -204,12 +242,30 @@ static void make_parts(struct weir_ask *ask)
             .from = from,
             .count = i + 1 - from,
         };
+        struct weir_ask_part *part = &ask->parts[ask->part_count - 1];
+        part->call.late_tag = weir_ask_tag(part, WEIR_TAG_PART);
         from = i + 1;
     }
     ask->parts_left = ask->part_count;
 }
 
 /* ---- for front ends ---- */
+
+/* Nothing goes to the store, or there is no memory to wait in. */
+static void decide_without_room(struct weir_asks *asks, struct weir_redis_request *r,
+                                uint64_t now_ns, struct weir_decision *out)
+{
+    struct weir_ask_part part = {
+        .ask = &(struct weir_ask){.asks = asks, .decided_ns = now_ns},
+        .count = r->count,
+    };
+    for (uint32_t i = 0; i < r->count; i++)
+        r->deciders[r->owners[i].item] = WEIR_BY_NOBODY;
+    decide(asks, r, now_ns, out);
+    note_passed(r, out);
+    part.ask->request = *r;
+    weir_ask_part_owe(&part);
+}
 
 int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
                    struct weir_decision *out, struct weir_waiter *waiter)
@@ -221,9 +277,7 @@ int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, u
         return err;
     struct weir_ask *ask = planned.count > 0 ? take(asks, &planned) : NULL;
     if (ask == NULL) {
-        for (uint32_t i = 0; i < planned.count; i++)
-            planned.deciders[planned.owners[i].item] = WEIR_BY_NOBODY;
-        decide(asks, &planned, now_ns, out);
+        decide_without_room(asks, &planned, now_ns, out);
         return 0;
     }
     weir_ask_add(asks, WEIR_ASK_COUNT_ASKED, 1);

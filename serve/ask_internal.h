@@ -1,4 +1,13 @@
-/* ask_internal.h - pending decisions as their own files see them: ask.c, ask_policy.c, ask_life.c.
+/* ask_internal.h - pending decisions as their own files see them.
+ *
+ *
+ *     ask.c           from a request to its calls, and from the answers to a decision
+ *     ask_throttle.c  the same for CL.THROTTLE
+ *     ask_policy.c    who decides in the store's stead
+ *     ask_late.c      what is set right when an answer comes too late
+ *     ask_debts.c     what is charged when the store is back
+ *     ask_nodes.c     how many machines there are
+ *     ask_life.c      start and end
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVE_ASK_INTERNAL_H
@@ -32,6 +41,7 @@ struct weir_ask_part {
     struct weir_ask *ask;
     uint32_t from, count;
     uint32_t tries;
+    int err; /* why it has failed; 0: it has not */
 };
 
 struct weir_ask {
@@ -40,7 +50,9 @@ struct weir_ask {
     struct weir_ask_version *version;
     struct weir_redis_request request;
     struct weir_ask_part *parts;
-    uint32_t part_count, parts_left;
+    uint32_t part_count, parts_left, parts_late;
+    uint64_t decided_ns; /* without the store, by the table's clock */
+    bool has_failed;
     size_t large_bytes; /* of memory beside the block; 0: none */
     void *large;
 };
@@ -52,6 +64,18 @@ struct weir_ask_block {
     struct weir_ask_block *next;
 };
 
+/* Who else asks the store; of one worker of a process. */
+struct weir_ask_nodes {
+    struct weir_redis_ask call; /* first: done() gets this */
+    struct weir_asks *asks;
+    bool is_asked;
+    uint32_t wait; /* ticks to the next time */
+    struct weir_buf key;
+    char name[24];
+};
+
+struct weir_ask_debts; /* ask_debts.c */
+
 struct weir_asks {
     struct weir_worker *worker;
     struct weir_ask_shared *shared;
@@ -61,6 +85,8 @@ struct weir_asks {
     struct weir_ask_block *free;
     uint32_t used, max; /* of blocks */
     struct weir_ask_version *versions;
+    struct weir_ask_debts *debts;
+    struct weir_ask_nodes nodes; /* of the first worker */
     _Atomic uint64_t counts[WEIR_ASK_COUNTS];
     struct weir_redis_planner planner;
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX]; /* of who is told now */
@@ -81,5 +107,44 @@ void weir_ask_block_give(struct weir_asks *asks, void *block);
 /* ask_policy.c: decides what the store was asked for in vain, by each rule's on_store_error. */
 void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
                         struct weir_status *statuses);
+
+/* ask_debts.c */
+WEIR_MUST_CHECK int weir_ask_debts_new(struct weir_ask_debts **out);
+void weir_ask_debts_free(struct weir_ask_debts *debts);
+/* So many hits of a counter have passed without the store. */
+void weir_ask_owe(struct weir_asks *asks, struct weir_str name, const struct weir_limit *limit,
+                  uint64_t hits, uint64_t now_ns);
+/* Charges what is owed, if the store is there.  Now and then. */
+void weir_ask_pay(struct weir_asks *asks);
+
+/* ask_nodes.c */
+WEIR_MUST_CHECK int weir_ask_nodes_init(struct weir_ask_nodes *nodes, struct weir_asks *asks);
+void weir_ask_nodes_fini(struct weir_ask_nodes *nodes);
+void weir_ask_nodes_tick(struct weir_ask_nodes *nodes);
+
+/* ---- calls of which more is heard after their deadline ---- */
+
+enum weir_ask_tag { WEIR_TAG_PART = 1, WEIR_TAG_THROTTLE = 2, WEIR_TAG_DEBT = 3 };
+
+/* What the link is to say then: whose call it was. */
+static inline uint64_t weir_ask_tag(const void *of, enum weir_ask_tag tag)
+{
+    return (uint64_t)(uintptr_t)of | tag;
+}
+
+/* The link's on_late(): ctx is the weir_asks. */
+void weir_ask_late(void *ctx, uint64_t tag, int err, const struct weir_redis_answer *answer);
+
+/* Makes of a counter's answer the question that gives its hits back. */
+void weir_ask_make_return(struct weir_redis_counter *counter, uint64_t decided_ns);
+/* What passed without the store is owed to it. */
+void weir_ask_part_owe(struct weir_ask_part *part);
+/* A late part is done with: the last takes the request along. */
+void weir_ask_part_end(struct weir_ask_part *part);
+
+/* Each kind of them. */
+void weir_ask_part_late(void *part, int err, const struct weir_redis_answer *answer);
+void weir_ask_throttle_late(void *ask, int err, const struct weir_redis_answer *answer);
+void weir_ask_debt_late(void *debt, int err);
 
 #endif

@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define PAY_MS 50    /* how soon after its return the store hears what passed without it */
+#define NODES_MS 250 /* see ask_nodes.c */
+
 /* ---- of a service ---- */
 
 static enum weir_on_store_error read_policy(const char *word)
@@ -78,8 +81,33 @@ static int open_link(struct weir_asks *asks, char *why, size_t why_len)
         .deadline_ms = (uint32_t)settings->store_deadline,
         .queue_max = asks->max * 4, /* a request may be several calls */
         .log = weir_service_log(asks->worker->service),
+        .on_late = weir_ask_late,
+        .late_ctx = asks,
     };
     return weir_redis_link_new(&asks->link, asks->worker->loop, &options, why, why_len);
+}
+
+static void pay(void *ctx)
+{
+    weir_ask_pay(ctx);
+}
+
+static void count_nodes(void *ctx)
+{
+    weir_ask_nodes_tick(ctx);
+}
+
+/* One worker of a process tells the store that it is there. */
+static int set_timers(struct weir_asks *asks)
+{
+    struct weir_loop_timer *timer;
+    struct weir_loop *loop = asks->worker->loop;
+    int err = weir_loop_every(loop, &timer, PAY_MS, pay, asks);
+    if (err == 0 && asks->worker->number == 0)
+        err = weir_ask_nodes_init(&asks->nodes, asks);
+    if (err == 0 && asks->worker->number == 0)
+        err = weir_loop_every(loop, &timer, NODES_MS, count_nodes, &asks->nodes);
+    return err;
 }
 
 int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
@@ -94,7 +122,11 @@ int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
     asks->max = (uint32_t)shared->settings->store_pending;
     asks->blocks = calloc(asks->max, WEIR_ASK_BLOCK);
     weir_redis_planner_init(&asks->planner, worker->session);
-    int err = asks->blocks == NULL ? WEIR_ERR_NOMEM : open_link(asks, why, why_len);
+    int err = asks->blocks == NULL ? WEIR_ERR_NOMEM : weir_ask_debts_new(&asks->debts);
+    if (err == 0)
+        err = open_link(asks, why, why_len);
+    if (err == 0)
+        err = set_timers(asks);
     if (err != 0)
         weir_asks_free(asks);
     else
@@ -114,6 +146,8 @@ void weir_asks_free(struct weir_asks *asks)
         free(version);
     }
     weir_redis_planner_fini(&asks->planner);
+    weir_ask_nodes_fini(&asks->nodes);
+    weir_ask_debts_free(asks->debts);
     free(asks->blocks);
     free(asks);
 }

@@ -88,6 +88,19 @@ static void decide_atomic(struct weir_asks *asks, struct weir_redis_request *r, 
     }
 }
 
+/* A limit that is closed for a while is still the limit that it is. */
+static void tell_limits(const struct weir_redis_request *r, struct weir_status *statuses)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        struct weir_status *status = &statuses[r->owners[i].item];
+        if (r->deciders[r->owners[i].item] == WEIR_BY_NOBODY && status->is_limited &&
+            status->limit == 0) {
+            status->limit = r->counters[i].limit->requests;
+            status->reset_after_ns = CLOSED_FOR_NS;
+        }
+    }
+}
+
 void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
                         struct weir_status *statuses)
 {
@@ -104,4 +117,6 @@ void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, ui
     }
     if (has_failed && r->is_atomic)
         decide_atomic(asks, r, now_ns, statuses);
+    if (has_failed)
+        tell_limits(r, statuses);
 }

@@ -24,6 +24,8 @@ struct weir_throttle_ask {
     struct weir_limit limit;             /* as the caller gave it */
     struct weir_limit sent;              /* as Redis is told it */
     struct weir_redis_counter counter;
+    uint64_t decided_ns; /* without the store */
+    bool has_passed;
 };
 
 /* ---- without the store ---- */
@@ -76,6 +78,27 @@ static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_red
     weir_redis_put_call(out, how, &(struct weir_redis_call){.counters = &ask->counter, .count = 1});
 }
 
+static void owe(const struct weir_throttle_ask *ask)
+{
+    if (ask->has_passed && ask->counter.op == WEIR_OP_TAKE)
+        weir_ask_owe(ask->asks, ask->counter.key, &ask->sent, ask->counter.hits, ask->decided_ns);
+}
+
+static int read_answer(struct weir_throttle_ask *ask, const struct weir_redis_answer *answer,
+                       uint64_t *decided_ns)
+{
+    return weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count, &ask->counter,
+                                  1, decided_ns);
+}
+
+static void decide_alone(struct weir_throttle_ask *ask, struct weir_throttled *out)
+{
+    ask->decided_ns = weir_loop_now(ask->asks->worker->loop);
+    if (fall_back(ask->asks, &ask->throttle, ask->decided_ns, out) != 0)
+        decide_closed(&ask->throttle, out); /* a bucket that fills in more than 146 years */
+    ask->has_passed = out->allowed;
+}
+
 static void call_done(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
 {
     struct weir_throttle_ask *ask = ask_of(call);
@@ -84,18 +107,46 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
     struct weir_throttled out;
     uint64_t decided_ns;
     if (err == 0)
-        err = weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
-                                     &ask->counter, 1, &decided_ns);
+        err = read_answer(ask, answer, &decided_ns);
     if (err == 0)
         weir_throttle_tell(asks->worker->session, &ask->limit, &ask->throttle,
                            &ask->counter.verdict, &out);
-    else if (fall_back(asks, &ask->throttle, weir_loop_now(asks->worker->loop), &out) != 0)
-        decide_closed(&ask->throttle, &out); /* a bucket that fills in more than 146 years */
+    else
+        decide_alone(ask, &out);
     if (waiter != NULL) {
         waiter->ask = NULL;
         waiter->done(waiter, &out);
     }
-    weir_ask_block_give(asks, ask);
+    if (err != 0 && err != WEIR_ERR_STORE_LATE)
+        owe(ask);
+    if (err != WEIR_ERR_STORE_LATE) /* of which more is heard */
+        weir_ask_block_give(asks, ask);
+}
+
+static void returned(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
+{
+    (void)err; /* if not even this works, a count stays too high */
+    (void)answer;
+    weir_ask_block_give(ask_of(call)->asks, call);
+}
+
+void weir_ask_throttle_late(void *ctx, int err, const struct weir_redis_answer *answer)
+{
+    struct weir_throttle_ask *ask = ctx;
+    uint64_t decided_ns;
+    bool is_known = err == 0 && read_answer(ask, answer, &decided_ns) == 0;
+    bool is_taken = is_known && ask->counter.op == WEIR_OP_TAKE && ask->counter.is_charged;
+    if (!is_taken)
+        owe(ask);
+    if (!is_taken || ask->has_passed) {
+        weir_ask_block_give(ask->asks, ask);
+        return;
+    }
+    weir_ask_make_return(&ask->counter, decided_ns);
+    weir_ask_add(ask->asks, WEIR_ASK_COUNT_RETURNED, 1);
+    ask->call.done = returned;
+    ask->call.late_tag = 0;
+    weir_redis_link_ask(ask->asks->link, &ask->call);
 }
 
 /* What the counter is called; good until the next name is made. */
@@ -142,6 +193,7 @@ static struct weir_throttle_ask *take(struct weir_asks *asks, const struct weir_
     ask->throttle.key = name;
     ask->sent.requests = 1; /* the rate: the same for all */
     ask->sent.count_rejected = true;
+    ask->call.late_tag = weir_ask_tag(ask, WEIR_TAG_THROTTLE);
     return ask;
 }
 

@@ -33,6 +33,9 @@ enum weir_redis_decider {
     WEIR_BY_TABLE,        /* it has already */
     WEIR_BY_TABLE_LOOKED, /* it has only looked so far */
     WEIR_BY_NOBODY,       /* the store was asked, and has failed */
+    /* And then, for who must set things right: */
+    WEIR_WITHOUT_STORE_PASSED,
+    WEIR_WITHOUT_STORE_REFUSED,
 };
 
 /* What a counter was made for. */

@@ -61,6 +61,11 @@ struct weir_rules_follow *weir_service_follow(const struct weir_service *service
     return service->follow;
 }
 
+const struct weir_ask_shared *weir_service_store(const struct weir_service *service)
+{
+    return service->store;
+}
+
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
                             enum weir_front_count counter)
 {

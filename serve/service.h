@@ -28,6 +28,7 @@ struct weir_service;
 struct weir_audit;
 struct weir_http_options;
 struct weir_rules_follow;
+struct weir_ask_shared;
 
 /* ---- for front ends ---- */
 
@@ -40,6 +41,8 @@ struct weir_audit *weir_service_audit(const struct weir_service *service);
 struct weir *weir_service_engine(const struct weir_service *service);
 /* Who follows the rules database; NULL where there is none. */
 struct weir_rules_follow *weir_service_follow(const struct weir_service *service);
+/* serve/ask.h; NULL: there is no store. */
+const struct weir_ask_shared *weir_service_store(const struct weir_service *service);
 
 /* A counter over all workers. */
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,

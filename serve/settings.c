@@ -190,17 +190,22 @@ void weir_settings_fini(struct weir_settings *settings)
     weir_arena_fini(&settings->arena);
 }
 
+const char *weir_settings_shown(const char *url, char *room, size_t room_len)
+{
+    const char *begin = strstr(url, "://");
+    const char *at = begin != NULL ? strrchr(begin, '@') : NULL;
+    if (at == NULL)
+        return url;
+    snprintf(room, room_len, "%.*s(hidden)%s", (int)(begin + 3 - url), url, at);
+    return room;
+}
+
 /* The text as it may be shown. */
 static const char *shown(enum weir_setting_kind kind, const char *text, char *room, size_t room_len)
 {
-    const char *begin = kind == WEIR_SETTING_URL ? strstr(text, "://") : NULL;
-    const char *at = begin != NULL ? strrchr(begin, '@') : NULL;
     if (kind == WEIR_SETTING_SECRET && text[0] != '\0')
         return "(hidden)";
-    if (at == NULL)
-        return text;
-    snprintf(room, room_len, "%.*s(hidden)%s", (int)(begin + 3 - text), text, at);
-    return room;
+    return kind == WEIR_SETTING_URL ? weir_settings_shown(text, room, room_len) : text;
 }
 
 void weir_settings_print(const struct weir_settings *settings, FILE *out)

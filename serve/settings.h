@@ -91,6 +91,9 @@ void weir_settings_fini(struct weir_settings *settings);
 /* The settings as a weir.yaml, with where each came from behind it. */
 void weir_settings_print(const struct weir_settings *settings, FILE *out);
 
+/* A URL without its user and password, perhaps in room. */
+const char *weir_settings_shown(const char *url, char *room, size_t room_len);
+
 /* Where the table is if nobody says: in the user's own folder of shared memory. */
 const char *weir_settings_default_table(struct weir_arena *arena);
 
