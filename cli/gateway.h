@@ -23,6 +23,21 @@
 #define GATEWAY_SERVERS_MAX 64 /* of one upstream */
 #define GATEWAY_PATH_LEN 4096
 
+/* What a setting is: see gateway.def. */
+enum gateway_kind {
+    GATEWAY_TEXT,
+    GATEWAY_PATH,
+    GATEWAY_PROGRAM,
+    GATEWAY_ADDRESSES,
+    GATEWAY_ADMIN,
+    GATEWAY_SIZE,
+    GATEWAY_HEADERS,
+    GATEWAY_BODY,
+    GATEWAY_PROXIES,
+    GATEWAY_WORKERS,
+    GATEWAY_SECONDS,
+};
+
 /* All settings as they were written; NULL: not said. */
 struct gateway_texts {
 #define GATEWAY_SETTING(id, kind_, initial, metavar, help) const char *id;
@@ -66,6 +81,11 @@ struct gateway {
 enum cli_exit gateway_load(struct gateway *out, const struct gateway_texts *flags,
                            const char *config);
 void gateway_fini(struct gateway *gateway);
+
+/* ---- gateway_check.c ---- */
+
+/* False: why says what is wrong, and what would be right. */
+bool gateway_check(enum gateway_kind kind, const char *text, char *why, size_t why_len);
 
 /* ---- gateway_upstream.c ---- */
 

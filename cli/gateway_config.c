@@ -10,16 +10,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum kind { TEXT, PATH, PROGRAM };
+#define WHY_LEN 512
 
 static const struct setting {
     const char *name;
-    enum kind kind;
+    enum gateway_kind kind;
     const char *initial;
     size_t offset;
 } table[] = {
 #define GATEWAY_SETTING(id, kind_, initial_, metavar, help)                                        \
-    {#id, kind_, initial_, offsetof(struct gateway_texts, id)},
+    {#id, GATEWAY_##kind_, initial_, offsetof(struct gateway_texts, id)},
 #include "gateway.def"
 #undef GATEWAY_SETTING
 };
@@ -30,12 +30,13 @@ static const char **field_of(struct gateway_texts *texts, const struct setting *
 }
 
 /* A path that nginx, which runs elsewhere, understands.  folder: where it was written. */
-static const char *absolute(struct gateway *gateway, enum kind kind, struct weir_str text,
+static const char *absolute(struct gateway *gateway, enum gateway_kind kind, struct weir_str text,
                             const char *folder)
 {
+    bool is_path = kind == GATEWAY_PATH || kind == GATEWAY_PROGRAM;
     bool is_word = weir_str_eq(text, WEIR_STR("off")) ||
-                   (kind == PROGRAM && memchr(text.ptr, '/', text.len) == NULL);
-    if (kind == TEXT || text.len == 0 || text.ptr[0] == '/' || is_word)
+                   (kind == GATEWAY_PROGRAM && memchr(text.ptr, '/', text.len) == NULL);
+    if (!is_path || text.len == 0 || text.ptr[0] == '/' || is_word)
         return gateway_copy(gateway, text);
     size_t room = strlen(folder) + 1 + text.len + 1;
     char *path = weir_arena_array(&gateway->arena, room, 1, 1);
@@ -130,7 +131,7 @@ static void read_route_field(const struct reader *r, struct gateway_route *route
     else if (is_in(key, "user"))
         route->user = gateway_copy(r->gateway, text);
     else if (is_in(key, "include"))
-        route->include = absolute(r->gateway, PATH, text, r->folder);
+        route->include = absolute(r->gateway, GATEWAY_PATH, text, r->folder);
     else if (is_in(key, "upstream"))
         route->upstream = gateway_find_upstream(r->gateway, text, &why);
     else if (is_in(key, "limit") && !weir_scalar_bool(text, &is_limited))
@@ -188,8 +189,12 @@ static void read_setting(const struct reader *r, const struct weir_yaml *key,
         names[i + 2] = table[i].name;
         if (!is_in(key, table[i].name))
             continue;
+        const char *text = joined(r, value);
+        char why[WHY_LEN];
+        if (!gateway_check(table[i].kind, text, why, sizeof(why)))
+            wrong(r, value, why);
         *field_of(&r->gateway->set, &table[i]) =
-            absolute(r->gateway, table[i].kind, weir_str_of(joined(r, value)), r->folder);
+            absolute(r->gateway, table[i].kind, weir_str_of(text), r->folder);
         return;
     }
     weir_yaml_file_unknown(r->file, key, names);
@@ -233,7 +238,7 @@ static const char *folder_of(struct gateway *gateway, const char *path)
         return gateway_copy(gateway, weir_str_of(here));
     return slash == path
                ? ""
-               : absolute(gateway, PATH, folder, gateway_copy(gateway, weir_str_of(here)));
+               : absolute(gateway, GATEWAY_PATH, folder, gateway_copy(gateway, weir_str_of(here)));
 }
 
 static enum cli_exit read_file(struct gateway *gateway, const char *path)
@@ -244,6 +249,30 @@ static enum cli_exit read_file(struct gateway *gateway, const char *path)
 }
 
 /* ---- all together ---- */
+
+/* Flags before the file's words before the defaults.  False: a flag makes no sense; said. */
+static bool take_flags(struct gateway *gateway, struct gateway_texts flags)
+{
+    const char *here = folder_of(gateway, "");
+    bool ok = true;
+    for (size_t i = 0; i < CLI_COUNT_OF(table); i++) {
+        const char **field = field_of(&gateway->set, &table[i]),
+                   *flag = *field_of(&flags, &table[i]);
+        char why[WHY_LEN];
+        if (flag == NULL) {
+            *field = *field != NULL ? *field : table[i].initial;
+            continue;
+        }
+        *field = absolute(gateway, table[i].kind, weir_str_of(flag), here);
+        if (!gateway_check(table[i].kind, flag, why, sizeof(why))) {
+            struct cli_name name;
+            cli_complain("gateway: --%s: %s",
+                         cli_name_of(&name, &(struct cli_option){.name = table[i].name}), why);
+            ok = false;
+        }
+    }
+    return ok;
+}
 
 /* What flags and file together still lack. */
 static const char *missing(struct gateway *gateway)
@@ -268,7 +297,6 @@ static const char *missing(struct gateway *gateway)
 enum cli_exit gateway_load(struct gateway *out, const struct gateway_texts *flags,
                            const char *config)
 {
-    struct gateway_texts given = *flags;
     memset(out, 0, sizeof(*out));
     weir_arena_init(&out->arena);
     out->upstreams = WEIR_ARENA_ARRAY(&out->arena, GATEWAY_UPSTREAMS_MAX, struct gateway_upstream);
@@ -278,14 +306,8 @@ enum cli_exit gateway_load(struct gateway *out, const struct gateway_texts *flag
         status = read_file(out, config);
     if (status != CLI_DONE)
         return status;
-    const char *here = folder_of(out, "");
-    for (size_t i = 0; i < CLI_COUNT_OF(table); i++) {
-        const char **field = field_of(&out->set, &table[i]), *flag = *field_of(&given, &table[i]);
-        if (flag != NULL)
-            *field = absolute(out, table[i].kind, weir_str_of(flag), here);
-        else if (*field == NULL)
-            *field = table[i].initial;
-    }
+    if (!take_flags(out, *flags))
+        return CLI_USAGE;
     if (out->set.table == NULL)
         out->set.table = weir_settings_default_table(&out->arena);
     const char *why = missing(out);

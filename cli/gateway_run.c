@@ -1,7 +1,7 @@
 /* gateway_run.c - nginx, and what runs beside it: started, reloaded, ended together.
  *
  *     weir gateway --+-- nginx: master, workers       ends: so does the gateway
- *       (waits for   +-- weir serve, admin only       ends: started again, a second later
+ *       (waits for   +-- weir serve, admin only       ends: started again, two seconds later
  *        signals)    +-- the demonstration's API
  *
  * Children are in process groups of their own, so that Ctrl-C comes here alone and nginx can finish
@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "net/net.h"
+#include "table/table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +26,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READY_MS 10000 /* nginx binds its addresses at once, or never */
-#define GRACE_S 10     /* for requests that are on their way when it ends */
+#define READY_MS 10000  /* nginx binds its addresses at once, or never */
+#define ADMIN_PAUSE_S 2 /* before the admin listener, which has ended, is started again */
+#define NOT_THERE 127   /* how a child ends whose program cannot be run, as a shell's would */
 #define MODULE "ngx_http_weir_module.so"
 
 enum child { NGINX, ADMIN, BESIDE, CHILDREN };
@@ -40,6 +42,7 @@ struct run {
     int log_fd;               /* or -1; see gateway_log.c */
     bool is_ending;
     bool is_admin_ending; /* because we said so */
+    time_t admin_at;      /* when it may be started */
     time_t ends_at;
 };
 
@@ -160,7 +163,7 @@ static void exec_admin(const struct run *run)
     own_path(self);
     execl(self, "weir", "serve", "--rules", set->rules, "--table", set->table, "--table-size",
           set->table_size, "--grpc", "off", "--http", "off", "--resp", "off", "--admin", set->admin,
-          "--log-level", "warn", (char *)NULL);
+          "--log-level", "warn", "--log-rules=off", (char *)NULL);
     cli_complain("gateway: weir serve: %s", strerror(errno));
 }
 
@@ -175,7 +178,7 @@ static void start(struct run *run, enum child which)
             exec_admin(run);
         else
             run->life->beside->fn(run->life->beside->ctx);
-        _exit(CLI_WORLD);
+        _exit(NOT_THERE);
     }
     if (pid < 0)
         cli_complain("gateway: cannot start a process: %s", strerror(errno));
@@ -223,12 +226,35 @@ static bool is_ready(const struct run *run)
 
 /* ---- life ---- */
 
+/* What nginx would have removed. */
+static void remove_sockets(const char *listen)
+{
+    char path[GATEWAY_PATH_LEN];
+    for (; *listen != '\0'; listen += strcspn(listen, ",")) {
+        listen += strspn(listen, ", ");
+        if (sscanf(listen, WEIR_ADDRESS_UNIX "%4095[^, ]", path) == 1)
+            unlink(path);
+    }
+}
+
+/* Its time is over.  An nginx that has been told to finish, and is then told to stop, complains
+ * about each connection that is left, a WebSocket's say: so it is not told. */
+static void kill_nginx(struct run *run)
+{
+    if (run->children[NGINX] == 0)
+        return;
+    kill(-run->children[NGINX], SIGKILL); /* its workers are in its group */
+    remove_sockets(run->gateway->set.listen);
+}
+
 static void end_all(struct run *run, int number)
 {
-    bool is_again = run->is_ending;
+    if (run->is_ending)
+        kill_nginx(run);
+    else
+        tell(run, NGINX, number == SIGQUIT ? SIGTERM : SIGQUIT);
     run->is_ending = true;
-    run->ends_at = time(NULL) + GRACE_S;
-    tell(run, NGINX, is_again || number == SIGQUIT ? SIGTERM : SIGQUIT);
+    run->ends_at = time(NULL) + strtol(run->gateway->set.grace, NULL, 10);
     tell(run, ADMIN, SIGTERM);
     tell(run, BESIDE, SIGTERM);
 }
@@ -273,6 +299,8 @@ static int bury(struct run *run)
             if (run->children[i] != pid)
                 continue;
             run->children[i] = 0;
+            if (i == ADMIN)
+                run->admin_at = time(NULL) + (run->is_admin_ending ? 0 : ADMIN_PAUSE_S);
             if (i == NGINX)
                 nginx_status = status;
             else if (!run->is_ending && !(i == ADMIN && run->is_admin_ending))
@@ -300,14 +328,17 @@ static enum cli_exit live(struct run *run, const sigset_t *signals)
     while (is_any_left(run)) {
         struct timespec second = {.tv_sec = 1};
         handle(run, sigtimedwait(signals, NULL, &second));
-        if (bury(run) >= 0 && !run->is_ending) {
-            cli_complain("gateway: nginx has ended");
+        int nginx_status = bury(run);
+        if (nginx_status >= 0 && !run->is_ending) {
+            if (!WIFEXITED(nginx_status) || WEXITSTATUS(nginx_status) != NOT_THERE)
+                cli_complain("gateway: nginx has ended");
             status = CLI_WORLD;
             end_all(run, SIGTERM);
         }
         if (run->is_ending && time(NULL) > run->ends_at)
             end_all(run, SIGTERM);
-        else if (!run->is_ending && has_admin(run) && run->children[ADMIN] == 0)
+        else if (!run->is_ending && has_admin(run) && run->children[ADMIN] == 0 &&
+                 time(NULL) >= run->admin_at)
             start(run, ADMIN);
     }
     return status;
@@ -329,15 +360,57 @@ static enum cli_exit begin(struct run *run, const sigset_t *signals)
     return live(run, signals);
 }
 
-/* All that nginx would refuse of the rules, told as `weir check` tells it. */
+static int no_attribute(void *ctx, struct weir_str key, struct weir_str *value)
+{
+    (void)ctx;
+    (void)key;
+    (void)value;
+    return 0;
+}
+
+/* Whether the rules can be asked for a route: its domain is there, or there is only one. */
+static bool has_domain(struct weir_session *session, const char *domain)
+{
+    struct weir_decision decision;
+    struct weir_http http = {.attribute = no_attribute};
+    if (domain != NULL)
+        http.domain = weir_str_of(domain);
+    int err = weir_check_http(session, &http, 0, &decision);
+    if (err == WEIR_ERR_NOT_FOUND)
+        cli_complain("gateway: the rules have no domain '%s': nothing would be limited", domain);
+    else if (err == WEIR_ERR_DOMAIN_EMPTY)
+        cli_complain("gateway: the rules have several domains: --domain says which one");
+    return err != WEIR_ERR_NOT_FOUND && err != WEIR_ERR_DOMAIN_EMPTY;
+}
+
+static enum cli_exit check_domains(const struct gateway *gateway, struct weir *engine)
+{
+    struct weir_session *session = NULL;
+    int err = weir_session_open(&session, engine);
+    bool ok = true;
+    for (uint32_t i = 0; i < gateway->route_count && err == 0 && ok; i++) {
+        const struct gateway_route *route = &gateway->routes[i];
+        ok = route->is_unlimited ||
+             has_domain(session, route->domain != NULL ? route->domain : gateway->set.domain);
+    }
+    if (err == 0)
+        weir_session_close(session);
+    return ok ? cli_exit_of(err) : CLI_USAGE;
+}
+
+/* All that nginx would refuse of the rules, told as `weir check` tells it; and what it would not,
+ * but limit nothing. */
 static enum cli_exit check_rules(const struct gateway *gateway)
 {
     struct weir *engine = NULL;
-    struct weir_options options = {.rules_path = gateway->set.rules, .log = cli_log};
+    struct weir_options options = {
+        .rules_path = gateway->set.rules, .table_bytes = WEIR_TABLE_BYTES_MIN, .log = cli_log};
     int err = weir_open(&engine, &options);
-    if (err == 0)
-        weir_close(engine);
-    return cli_exit_of(err);
+    if (err)
+        return cli_exit_of(err);
+    enum cli_exit status = check_domains(gateway, engine);
+    weir_close(engine);
+    return status;
 }
 
 /* nginx's workers read the rules again when they change, as whoever they are. */

@@ -36,6 +36,7 @@ typedef struct {
     bool has_more; /* events came while it was stepping */
     bool is_new;   /* there are new rules: the event loop has seen it */
     bool is_far;   /* looking takes long */
+    bool is_loading;
     bool has_thread;
     pthread_t thread; /* while it is stepping, without a pool */
     _Atomic(bool) is_done;
@@ -58,6 +59,8 @@ static void say(void *ctx, enum weir_level level, const char *line)
     ngx_uint_t to = level == WEIR_LEVEL_ERROR     ? error
                     : level == WEIR_LEVEL_WARNING ? NGX_LOG_WARN
                                                   : NGX_LOG_NOTICE;
+    if (watch != NULL && watch->is_loading && ngx_worker != 0)
+        to = NGX_LOG_INFO; /* the first worker says the same of the same rules */
     ngx_log_error(to, main->log, 0, "weir: %s", line);
 }
 
@@ -158,8 +161,10 @@ static bool look(watch_t *w)
 
 static void load(watch_t *w)
 {
+    w->is_loading = true;
     if (weir_watch_load(w->engine) < 0 && w->timeout_ms <= 0)
         w->timeout_ms = WATCH_MS; /* the engine has said what is wrong, and the old rules stay */
+    w->is_loading = false;
 }
 
 /* Away from the event loop. */

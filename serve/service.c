@@ -154,7 +154,7 @@ static void engine_says(void *ctx, enum weir_level level, const char *line)
         service->has_heard_errors = true;
     if (!service->is_started && level == WEIR_LEVEL_ERROR)
         fprintf(stderr, "%s\n", line);
-    else
+    else if (service->settings->log_rules)
         WEIR_LOG(service->log, levels[level], "rules", WEIR_LOG_TEXT("text", line));
 }
 

@@ -52,6 +52,7 @@ struct weir {
     struct weir_limit overrides[WEIR_UNITS]; /* by unit: what a request's own limit starts from */
     struct weir_rules_watch *watch;          /* NULL: no rules to watch */
     bool is_unlinked;                        /* said so already */
+    bool has_bad_rules;                      /* the last ones that were loaded: said so, too */
 
     _Atomic(struct weir_published *) current;
     _Atomic uint64_t generation;

@@ -39,10 +39,14 @@ int weir_watch_load(struct weir *w)
         weir_rules_free(rules);
         weir_engine_log(w, WEIR_LEVEL_ERROR, "%s: %s; the rules stay as they were",
                         w->options.rules_path, weir_strerror(err));
+        w->has_bad_rules = true;
         return err;
     }
-    weir_engine_log(w, WEIR_LEVEL_INFO, "%s: new rules, generation %llu", w->options.rules_path,
+    /* Who was told that they were bad is told that they are not any more. */
+    weir_engine_log(w, w->has_bad_rules ? WEIR_LEVEL_WARNING : WEIR_LEVEL_INFO,
+                    "%s: new rules, generation %llu", w->options.rules_path,
                     (unsigned long long)weir_rules_generation(w));
+    w->has_bad_rules = false;
     return 1;
 }
 

@@ -204,12 +204,7 @@ void weir_ages_leave(struct weir_conn *conn);
 void weir_ages_touch(struct weir_conn *conn);
 void weir_ages_tick(struct weir_loop *loop);
 
-/* address.c: cuts "HOST:PORT"; host is empty for ":PORT", and of [IPv6] without brackets. */
-#define WEIR_ADDRESS_HOST_LEN_MAX 255
-#define WEIR_ADDRESS_UNIX "unix:"
-bool weir_address_split(const char *text, char host[WEIR_ADDRESS_HOST_LEN_MAX + 1],
-                        const char **port);
-/* `text` to a socket that listens.  Fills in what the listener must know of it. */
+/* address.c: `text` to a socket that listens.  Fills in what the listener must know of it. */
 WEIR_MUST_CHECK int weir_address_listen(struct weir_listener *listener, const char *text,
                                         bool is_shared, char *why, size_t why_len);
 void weir_address_peer(const struct sockaddr_storage *from, char *out, size_t len);

@@ -137,6 +137,12 @@ WEIR_MUST_CHECK int weir_loop_every(struct weir_loop *loop, struct weir_loop_tim
 /* Every connection is a descriptor: takes as many as the system grants. */
 void weir_net_raise_files(void);
 
+/* Cuts "HOST:PORT"; host is empty for ":PORT", and of [IPv6] without brackets. */
+#define WEIR_ADDRESS_HOST_LEN_MAX 255
+#define WEIR_ADDRESS_UNIX "unix:"
+bool weir_address_split(const char *text, char host[WEIR_ADDRESS_HOST_LEN_MAX + 1],
+                        const char **port);
+
 /* Listens on behalf of several loops: the first accepts and hands each connection to the least
  * loaded.  why[] says in words what is wrong (`127.0.0.1:8081: address already in use`). */
 WEIR_MUST_CHECK int weir_listener_new(struct weir_listener **out, struct weir_loop **loops,

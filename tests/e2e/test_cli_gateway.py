@@ -99,6 +99,63 @@ def test_what_makes_no_sense_is_told(module, flags, words):
     assert words in refusal(module, *flags)
 
 
+# What nginx would refuse, or weir serve: the flag, a bad value, what would be right.
+BAD_VALUES = [
+    ("headers", "foo", "'foo' is not one of legacy, ietf-11, reset-epoch, reset-delta, none"),
+    ("headers", "ietf-11,legcy", "'legcy' is not one of legacy, ietf-11, reset-epoch, reset-delta, none; did you mean 'legacy'?"),
+    ("headers", "reset-epoch,reset-delta", "say different things by one name"),
+    ("body", "problm", "did you mean 'problem'?"),
+    ("table-size", "potato", "'potato' is not a size of at least 1m, such as 64m or 2g"),
+    ("table-size", "1k", "'1k' is not a size of at least 1m"),
+    ("table-size", "1t", "'1t' is not a size"),
+    ("workers", "x", "'x' is not auto or a number from 1 to 1024"),
+    ("workers", "0", "'0' is not auto or a number"),
+    ("workers", "1025", "'1025' is not auto or a number"),
+    ("grace", "1h", "'1h' is not a number of seconds from 1 to 3600"),
+    ("listen", "127.0.0.1:1x", "'127.0.0.1:1x' is not an address: HOST:PORT, :PORT, [IPv6]:PORT or unix:/PATH"),
+    ("listen", "127.0.0.1:80,::1:80", "'::1:80' is not an address"),
+    ("listen", "127.0.0.1:65536", "'127.0.0.1:65536' is not an address"),
+    ("listen", "unix:", "'unix:' is not an address"),
+    ("listen", ",", "'' is not an address"),
+    ("admin", "nowhere", "'nowhere' is not an address"),
+    ("trusted-proxies", "10.0.0.0/8,10.0.0.0/33", "'10.0.0.0/33' is not an address or a network"),
+]
+
+
+@pytest.mark.parametrize("name, value, words", BAD_VALUES)
+def test_a_value_that_nginx_would_refuse_is_refused_before(module, tmp_path, name, value, words):
+    said = refusal(module, "--rules", "r.yaml", "--upstream", UPSTREAM, f"--{name}", value)
+    assert said.startswith(f"weir: gateway: --{name}: ") and words in said and len(said.splitlines()) == 1
+    path = tmp_path / "gateway.yaml"
+    path.write_text(f"rules: r.yaml\n{name.replace('-', '_')}: '{value}'\n")
+    said = refusal(module, "--config", path, "--upstream", UPSTREAM)
+    assert f"gateway.yaml:2:{len(name) + 3}: " in said and words in said
+
+
+@pytest.mark.parametrize("flags", [
+    ("--listen", ":0", "--workers", "1024", "--grace", "3600"), ("--listen", "[::1]:80, unix:/x", "--admin", "off"),
+    ("--headers", "none", "--body", "html"), ("--headers", "legacy, ietf-11,reset-delta", "--table-size", "1048576"),
+    ("--trusted-proxies", "unix:,::1,2001:db8::/32", "--admin", "unix:/run/admin")])
+def test_values_at_their_bounds_are_taken(tmp_path, module, flags):
+    conf_of(module, "--rules", rules_file(tmp_path), "--upstream", UPSTREAM, *flags)
+
+
+TWO_DOMAINS = {"a.yaml": "domain: a\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
+               "b.yaml": "domain: b\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]\n"}
+
+
+@pytest.mark.parametrize("flags, words", [
+    ((), "the rules have several domains: --domain says which one"),
+    (("--domain", "c"), "the rules have no domain 'c': nothing would be limited"),
+])
+def test_a_domain_that_nobody_can_be_asked_of_is_told(tmp_path, module, flags, words):
+    (tmp_path / "rules").mkdir()
+    for name, text in TWO_DOMAINS.items():
+        (tmp_path / "rules" / name).write_text(text)
+    done = weir("gateway", "--module", module, "--rules", tmp_path / "rules", "--upstream", UPSTREAM, *flags)
+    assert done.returncode == USAGE and words in done.stderr
+
+
 @pytest.mark.parametrize("text, words", [
     ("rules: r.yaml\nrouts: []\n", "gateway.yaml:2:1: 'routs' is not known here; did you mean 'routes'?"),
     ("rules: r.yaml\nroutes: {}\n", "gateway.yaml:2:9: routes are a list"),
@@ -119,10 +176,12 @@ def test_a_bad_file_is_told_with_its_place(module, tmp_path, text, words):
     assert words in refusal(module, "--config", path)
 
 
-def test_what_is_missing_in_the_world(tmp_path):
+def test_what_is_missing_in_the_world(tmp_path, module):
     rules = rules_file(tmp_path)
     done = weir("gateway", "--rules", rules, "--upstream", UPSTREAM, "--module", tmp_path / "no.so")
     assert done.returncode == WORLD and "no.so" in done.stderr and "--module" in done.stderr
+    done = weir("gateway", "--rules", rules, "--upstream", UPSTREAM, "--module", module, "--nginx", tmp_path / "no-nginx")
+    assert done.returncode == WORLD and "--nginx says where" in done.stderr and "has ended" not in done.stderr
     done = weir("gateway", "--config", tmp_path / "no.yaml")
     assert done.returncode != DONE and "no.yaml" in done.stderr
 

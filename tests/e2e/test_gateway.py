@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import urllib.request
 
 import pytest
@@ -47,6 +48,7 @@ class Gateway:
             ours = dict(rules=self.folder / "rules.yaml", listen=f"127.0.0.1:{self.port}",
                         admin=f"127.0.0.1:{self.admin}", table=self.folder / "table")
             flags = [*(f"--{name}={ours[name]}" for name in chosen), "--table-size", "1m", *flags]
+            flags = [str(flag).replace("{folder}", str(self.folder)) for flag in flags]
         self.out = open(self.folder / "out", "w+", encoding="utf-8")
         self.process = subprocess.Popen([WEIR, command, *map(str, flags)], stdout=stdout or self.out,
                                         stderr=self.out, user=user, cwd="/", env=dict(os.environ, TMPDIR=str(self.folder / "tmp")))
@@ -205,6 +207,19 @@ def test_a_change_of_the_rules_is_taken_by_itself_and_a_bad_one_is_not():
         assert gateway.ask().headers["X-Ratelimit-Limit"] == "30"
 
 
+def test_bad_rules_are_told_once_and_so_are_good_ones_after_them():
+    with App() as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--workers", "3") as gateway:
+        gateway.wait_ready()
+        gateway.write("rules.yaml", RULES.replace("day", "dya"))
+        wait_until(lambda: "the rules stay as they were" in gateway.said(), "a word about bad rules")
+        gateway.write("rules.yaml", RULES.replace("3}", "30}"))
+        wait_until(lambda: "new rules, generation 2" in gateway.said(), "a word about good ones")
+        wait_until(lambda: gateway.ask().headers["X-Ratelimit-Limit"] == "30", "new rules")
+        gateway.end()
+        for words in ("did you mean 'day'?", "the rules stay as they were", "new rules, generation 2"):
+            assert gateway.said().count(words) == 1, gateway.said()
+
+
 def test_sighup_takes_another_configuration_and_keeps_the_old_where_it_is_bad():
     with App() as app, App(lambda handler: (200, {}, b"second")) as second:
         text = f"routes: [{{path: /, upstream: 'http://127.0.0.1:{app.port}'}}]\n"
@@ -272,6 +287,35 @@ def test_when_the_admin_listener_dies_it_comes_back_and_nobody_else_notices():
         assert gateway.ask().status == 200
         wait_until(lambda: gateway.children("weir") not in ([], [admin]), "another admin listener")
         wait_until(lambda: can_connect(gateway.admin), "it listens")
+
+
+def test_an_admin_listener_that_cannot_listen_is_not_started_in_a_circle():
+    with App() as app, socket.create_server(("127.0.0.1", 0)) as taken, \
+            Gateway("--upstream", f"http://127.0.0.1:{app.port}", f"--admin=127.0.0.1:{taken.getsockname()[1]}") as gateway:
+        wait_until(lambda: "it is started again" in gateway.said(), "it has ended")
+        began = time.monotonic()
+        wait_until(lambda: gateway.said().count("it is started again") > 1, "it has ended again")
+        assert time.monotonic() - began > 0.9 and "address already in use" in gateway.said()
+        assert gateway.ask().status == 200
+
+
+def test_a_websocket_that_stays_is_cut_when_the_grace_is_over_and_nobody_complains():
+    def switch(handler):
+        handler.connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nhi")
+        assert handler.connection.recv(1) == b""  # until the gateway goes
+        return 200, {}, b""
+    with App(switch) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--grace", "1",
+                                     "--listen", "unix:{folder}/socket") as gateway:
+        wait_until((gateway.folder / "socket").exists, "it listens")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(str(gateway.folder / "socket"))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+            seen = b""
+            while not seen.endswith(b"hi"):
+                seen += client.recv(4096)
+            assert gateway.end() == DONE and client.recv(1) == b""
+        assert not (gateway.folder / "socket").exists()  # and __exit__ finds no alert
 
 
 def test_when_nginx_dies_so_does_the_gateway():
