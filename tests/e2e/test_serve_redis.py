@@ -1,0 +1,405 @@
+"""`weir serve --store`: the same answers as by the table, over every protocol; one count for three nodes; and what
+happens when the store is killed, stopped, slow or empty.  Histories under load are tests/chaos's.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import random
+import re
+import socket
+import threading
+import time
+import urllib.request
+
+import pytest
+import redis
+
+import http_rig
+from redis_rig import Server
+from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, request
+from service import Service, wait_until
+
+ALL = ("grpc", "http", "resp", "admin")
+PATIENT = ("--store-deadline", "10s")       # where a busy machine must not be taken for a store that is away
+
+RULES = """\
+domain: d
+descriptors:
+  - {key: fixed, rate_limit: {unit: day, requests_per_unit: 20}}
+  - {key: quiet, rate_limit: {unit: day, requests_per_unit: 20, count_rejected: false}}
+  - {key: slide, rate_limit: {unit: year, requests_per_unit: 20, algorithm: sliding_window_counter}}
+  - {key: sub, rate_limit: {unit: year, requests_per_unit: 20, algorithm: sliding_window_counter, buckets: 6}}
+  - {key: log, rate_limit: {unit: year, requests_per_unit: 20, algorithm: sliding_window_log}}
+  - {key: bucket, rate_limit: {unit: year, requests_per_unit: 20, algorithm: token_bucket}}
+  - {key: tick, rate_limit: {unit: year, requests_per_unit: 20, algorithm: token_bucket, refill: interval}}
+  - {key: leaky, rate_limit: {unit: year, requests_per_unit: 20, burst: 19, algorithm: leaky_bucket}}
+  - {key: slots, rate_limit: {unit: year, requests_per_unit: 20, algorithm: concurrency}}
+  - {key: host, rate_limit: {unit: day, requests_per_unit: 20, scope: host}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: quota, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: never, rate_limit: {unit: day, requests_per_unit: 0}}
+  - key: two
+    rate_limit:
+      - {name: a, unit: day, requests_per_unit: 8}
+      - {name: b, unit: year, requests_per_unit: 12, algorithm: token_bucket}
+  - {key: net, ipv4_prefix: 24, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: open, rate_limit: {unit: day, requests_per_unit: 5, on_store_error: open}}
+  - {key: closed, rate_limit: {unit: day, requests_per_unit: 5, on_store_error: closed}}
+"""
+KINDS = ["fixed", "quiet", "slide", "sub", "log", "bucket", "tick", "leaky", "slots"]
+ATOMIC = """\
+domain: all
+atomic: true
+descriptors:
+  - {key: a, rate_limit: {unit: day, requests_per_unit: 9}}
+  - {key: b, rate_limit: {unit: year, requests_per_unit: 7, algorithm: token_bucket}}
+  - {key: h, rate_limit: {unit: day, requests_per_unit: 6, scope: host}}
+  - {key: s, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 2}}
+"""
+
+
+def serve(tmp_path, url, *flags, rules=RULES, name="node", listeners=ALL, **more):
+    folder = tmp_path / name
+    folder.mkdir()
+    return Service(folder, rules, flags=("--store", url, *flags), listeners=listeners, **more)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_store(tmp_path):
+    with Server(tmp_path / "redis") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory, store):
+    """A service on the store, and one on its table alone."""
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "plain").mkdir()
+    with serve(folder, store.url, *PATIENT) as shared, Service(folder / "plain", RULES, listeners=ALL) as plain:
+        yield shared, plain
+
+
+def told(weir):
+    """GET /api/v1/store"""
+    with urllib.request.urlopen(f"http://{weir.address('admin')}/api/v1/store", timeout=10) as answer:
+        return json.load(answer)
+
+
+def body(*entries, hits=None):
+    described = {"entries": [{"key": key, "value": value} for key, value in entries]}
+    if hits is not None:
+        described["hitsAddend"] = str(hits)
+    return json.dumps({"domain": "d", "descriptors": [described]})
+
+
+def ask_json(weir, key, value, **more):
+    answer = http_rig.ask(weir.port("http"), "/json", method="POST", body=body((key, value), **more))
+    return answer.status
+
+
+# ---- the same answers ----
+
+def random_request(rng, salt):
+    descriptors = []
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        key = rng.choice([*KINDS, "host", "shadow", "quota", "free", "never", "two", "net", "unknown"])
+        value = rng.choice(("10.0.0.1", "10.0.0.77", "10.0.9.9")) if key == "net" else f"{salt}{rng.randrange(3)}"
+        more = {}
+        if rng.random() < 0.3:
+            more["hits"] = rng.choice((0, 1, 2, 5, 30))
+        if rng.random() < 0.1:
+            more["negative"] = True
+        if rng.random() < 0.05 and key == "fixed":
+            more["limit"] = (11, DAY)
+        descriptors.append(descriptor((key, value), **more))
+    return descriptors
+
+
+def face(response):
+    """What does not depend on the instant."""
+    return response.overall, [(one.code, one.limit, one.remaining) for one in response.statuses]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_grpc_answers_are_those_of_the_table(pair, seed):
+    shared, plain = pair
+    rng = random.Random(seed)
+    with Client(shared.address("grpc")) as one, Client(plain.address("grpc")) as other:
+        for number in range(120):
+            asked = random_request(rng, f"s{seed}")
+            mine, theirs = one.ask("d", *asked), other.ask("d", *asked)
+            assert face(mine) == face(theirs), (seed, number)
+
+
+def test_atomic_domains_are_those_of_the_table(tmp_path, store):
+    (tmp_path / "plain").mkdir()
+    rng = random.Random(5)
+    with serve(tmp_path, store.url, *PATIENT, rules=ATOMIC) as shared, Service(tmp_path / "plain", ATOMIC) as plain, \
+            Client(shared.address("grpc")) as one, Client(plain.address("grpc")) as other:
+        for number in range(100):
+            keys = rng.sample(("a", "b", "h", "s"), rng.randrange(1, 5))
+            asked = [descriptor((key, f"v{rng.randrange(2)}"), hits=rng.choice((None, 1, 2))) for key in keys]
+            assert face(one.ask("all", *asked)) == face(other.ask("all", *asked)), number
+
+
+def test_json_check_and_resp_answer_by_the_store(pair):
+    shared, plain = pair
+    for weir in pair:
+        statuses = [ask_json(weir, "two", "json") for _ in range(10)]
+        assert statuses == 8 * [200] + 2 * [429]
+        answers = [http_rig.ask(weir.port("http"), "/check?domain=d&hold=0", X_Forwarded_Uri="/") for _ in range(2)]
+        assert {one.status for one in answers} == {200}
+        with redis.Redis(port=weir.port("resp"), socket_timeout=10) as client:
+            replies = [client.execute_command("CL.THROTTLE", "k", 3, 10, 86400) for _ in range(6)]
+            assert [reply[:3] for reply in replies] == [[0, 4, 3], [0, 4, 2], [0, 4, 1], [0, 4, 0], [1, 4, 0], [1, 4, 0]]
+            # Another burst reads the same bucket, and what is in use beyond it stands.
+            assert client.execute_command("CL.THROTTLE", "k", 1, 10, 86400)[:3] == [1, 2, 0]
+            assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400)[0] == 1
+            assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400, -2)[:3] == [0, 4, 2]
+            assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400, 0)[:3] == [0, 4, 2]
+
+
+CHECK_RULES = """\
+domain: web
+descriptors:
+  - key: path
+    value: /login
+    rate_limit: {unit: day, requests_per_unit: 2}
+  - key: path
+    value: /slow
+    rate_limit: {unit: second, requests_per_unit: 5, burst: 3, algorithm: leaky_bucket}
+"""
+
+
+def test_check_tells_headers_and_holds(tmp_path, store):
+    with serve(tmp_path, store.url, *PATIENT, rules=CHECK_RULES) as weir:
+        port = weir.port("http")
+        answers = [http_rig.ask(port, "/check", X_Forwarded_Uri="/login") for _ in range(3)]
+        assert [one.status for one in answers] == [200, 200, 429]
+        assert [one.headers["X-Ratelimit-Remaining"] for one in answers] == ["1", "0", "0"]
+        assert http_rig.ask(port, "/check?deny_status=403", X_Forwarded_Uri="/login").status == 403
+        began = time.monotonic()
+        assert [http_rig.ask(port, "/check?hold=1", X_Forwarded_Uri="/slow").status for _ in range(3)] == [200] * 3
+        assert time.monotonic() - began > 0.35, "the second and the third have waited for their turn"
+
+
+def test_pipelined_requests_are_answered_in_order(pair):
+    shared, _ = pair
+    one = f"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body(('never', 'p')))}\r\n\r\n{body(('never', 'p'))}"
+    data = f"{one}GET /healthcheck HTTP/1.1\r\nHost: x\r\n\r\n{one}" \
+           "GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port("http")), timeout=10) as connection:
+        connection.sendall(data.encode())
+        got = b""
+        while chunk := connection.recv(65536):
+            got += chunk
+    assert re.findall(rb"HTTP/1.1 (\d+)", got) == [b"429", b"200", b"429", b"404"]
+
+
+@pytest.mark.parametrize("count", [5, 64, 65, 1000])
+def test_pipelined_commands_are_answered_in_order(pair, count):
+    shared, _ = pair
+    with socket.create_connection(("127.0.0.1", shared.port("resp")), timeout=20) as connection:
+        lines = b"".join(b"CL.THROTTLE pipe%d 9 10 86400 %d\r\nECHO %d\r\n" % (count, i % 3, i) for i in range(count))
+        connection.sendall(lines + b"QUIT\r\n")
+        got = b""
+        while chunk := connection.recv(65536):
+            got += chunk
+    assert [int(one) for one in re.findall(rb"\$\d+\r\n(\d+)\r\n", got)] == list(range(count))
+    assert got.count(b"*5\r\n") == count and got.endswith(b"+OK\r\n")
+    allowed = re.findall(rb"\*5\r\n:0\r\n", got)
+    assert len(allowed) >= 10 if count > 20 else len(allowed) == count
+
+
+# ---- one count for all ----
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_nodes_admit_the_limit_to_the_unit(three, kind):
+    """Twelve clients on three nodes, each over a connection of its own."""
+    admitted = []
+
+    def ask(weir, number):
+        with Client(weir.address("grpc")) as client:
+            for _ in range(8):
+                response = client.ask("d", descriptor((kind, "shared")), descriptor((kind, f"own{number % 3}")))
+                admitted.append(tuple(one.code for one in response.statuses))
+
+    threads = [threading.Thread(target=ask, args=(three[i % 3], i)) for i in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admitted) == 96
+    assert sum(shared == OK for shared, _ in admitted) == 20
+    assert sum(own == OK for _, own in admitted) == 60
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory, store):
+    folder = tmp_path_factory.mktemp("three")
+    nodes = [serve(folder, store.url, *PATIENT, name=f"n{i}", listeners=("grpc", "admin")) for i in range(3)]
+    yield nodes
+    for node in nodes:
+        node.stop()
+
+
+def test_nodes_know_how_many_they_are(three):
+    for node in three:
+        wait_until(lambda node=node: told(node)["nodes"] >= 3, "nodes to see each other")
+
+
+# ---- when the store is away ----
+
+def admitted(weir, key, value, count):
+    return sum(ask_json(weir, key, value) == 200 for _ in range(count))
+
+
+def test_killed_the_policy_decides_and_afterwards_the_store_again(tmp_path, own_store):
+    with serve(tmp_path, own_store.url, "--store-deadline", "1s") as weir:
+        wait_until(lambda: ask_json(weir, "fixed", "x") == 200 and told(weir)["replies_total"] > 0, "the store")
+        own_store.kill()
+        wait_until(lambda: ask_json(weir, "fixed", "probe") and told(weir)["health"] == "away", "it to be missed")
+        assert admitted(weir, "open", "k", 10) == 10
+        assert admitted(weir, "closed", "k", 10) == 0
+        assert admitted(weir, "fixed", "k", 30) == 20, "alone, its share is all"
+        with Client(weir.address("grpc")) as client:
+            refused = client.ask("d", descriptor(("closed", "k")))
+            assert refused.overall == OVER_LIMIT and refused.statuses[0].limit[0] == 5
+        metrics = http_rig.ask(weir.port("admin"), "/metrics").body.decode()
+        assert re.search(r"^weir_store_up 0$", metrics, re.M)
+        assert http_rig.ask(weir.port("http"), "/healthcheck").status == 200, "it still decides"
+        own_store.start()
+        wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0, "it to be heard of")
+        assert counted(own_store, "fixed", "k") == 20 and counted(own_store, "open", "k") == 10
+        assert counted(own_store, "closed", "k") == 0
+        assert ask_json(weir, "fixed", "k") == 429, "what passed meanwhile counts"
+        weir.wait_for("store_away")
+        weir.wait_for("store_back")
+
+
+def counted(server, key, value):
+    """The count of a fixed window."""
+    with server.client as client:
+        found = client.keys(f"weir:{{1:d{len(key)}:{key}={len(value)}:{value}}}*")
+        assert len(found) <= 1
+        return int.from_bytes(client.get(found[0])[5:11], "little") if found else 0
+
+
+def test_stopped_nobody_waits_beyond_the_deadline_and_counts_are_set_right(tmp_path, own_store):
+    """Calls that the store carries out after their deadline count once."""
+    with serve(tmp_path, own_store.url, "--store-deadline", "50ms") as weir:
+        wait_until(lambda: ask_json(weir, "quiet", "first") == 200 and told(weir)["replies_total"] > 0, "the store")
+        before = admitted(weir, "quiet", "k", 5)
+        own_store.freeze()
+        began = time.monotonic()
+        passed = admitted(weir, "quiet", "k", 30)
+        assert time.monotonic() - began < 10, "the breaker opens: not each waits"
+        assert ask_json(weir, "closed", "k") == 429
+        assert passed == 20
+        own_store.thaw()
+        wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0 and told(weir)["pending"] == 0,
+                   "all to be settled")
+        assert counted(own_store, "quiet", "k") == before + passed
+        assert counted(own_store, "closed", "k") == 0
+
+
+def test_resp_falls_back_too(tmp_path, own_store):
+    with serve(tmp_path, own_store.url, "--store-deadline", "50ms") as weir, \
+            redis.Redis(port=weir.port("resp"), socket_timeout=10) as client:
+        wait_until(lambda: client.execute_command("CL.THROTTLE", "w", 9, 10, 60) and told(weir)["replies_total"] > 0,
+                   "the store")
+        own_store.kill()
+        replies = [client.execute_command("CL.THROTTLE", "k", 2, 10, 86400)[0] for _ in range(6)]
+        assert replies == [0, 0, 0, 1, 1, 1]
+        own_store.start()
+        wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0, "it to be told")
+        assert client.execute_command("CL.THROTTLE", "k", 2, 10, 86400)[:3] == [1, 3, 0]
+
+
+def test_it_starts_without_its_store(tmp_path):
+    server = Server(tmp_path / "redis", is_started=False)
+    with serve(tmp_path, server.url) as weir, server:
+        assert admitted(weir, "quiet", "k", 25) == 20
+        server.start()
+        wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0, "the store to be found")
+        assert counted(server, "quiet", "k") == 20
+
+
+def test_no_more_wait_than_may(tmp_path, own_store):
+    with serve(tmp_path, own_store.url, "--store-pending", "1", "--store-deadline", "2s", threads=1) as weir, \
+            Client(weir.address("grpc")) as client:
+        own_store.freeze()
+        first = client.channel.unary_unary(SHOULD_RATE_LIMIT)
+        waiting = first.future(request_of("fixed", "a"), timeout=20)
+        wait_until(lambda: told(weir)["pending"] == 1, "one to wait")
+        began = time.monotonic()
+        assert client.ask("d", descriptor(("closed", "b"))).overall == OVER_LIMIT
+        assert time.monotonic() - began < 1.5 and told(weir)["no_room_total"] >= 1
+        own_store.thaw()
+        waiting.result()
+
+
+def request_of(key, value):
+    return request("d", descriptor((key, value)))
+
+
+def test_clients_that_leave_do_no_harm(tmp_path, own_store):
+    with serve(tmp_path, own_store.url, "--store-deadline", "300ms") as weir:
+        own_store.freeze()
+        with Client(weir.address("grpc")) as client:
+            call = client.channel.unary_unary(SHOULD_RATE_LIMIT)
+            calls = [call.future(request_of("fixed", "a"), timeout=20) for _ in range(20)]
+            for one in calls:
+                one.cancel()
+        for port, data in ((weir.port("http"), f"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: "
+                            f"{len(body(('fixed', 'a')))}\r\n\r\n{body(('fixed', 'a'))}"),
+                           (weir.port("resp"), "CL.THROTTLE a 9 10 60\r\n" * 100)):
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                    connection.sendall(data.encode())
+        own_store.thaw()
+        wait_until(lambda: told(weir)["pending"] == 0 and told(weir)["health"] == "up", "nobody to wait")
+        assert ask_json(weir, "quiet", "after") == 200
+
+
+def test_a_changed_rate_is_asked_for_again(tmp_path, own_store):
+    rules = "domain: d\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: %d, " \
+            "algorithm: token_bucket}}\n"
+    with serve(tmp_path, own_store.url, *PATIENT, rules=rules % 10) as weir, Client(weir.address("grpc")) as client:
+        left = [client.ask("d", descriptor(("k", "v"))).statuses[0].remaining for _ in range(4)]
+        assert left == [9, 8, 7, 6]
+        weir.rules(rules % 20)
+        wait_until(lambda: client.ask("d", descriptor(("k", "other"))).statuses[0].limit[0] == 20, "the rules")
+        assert client.ask("d", descriptor(("k", "v"))).statuses[0].remaining == 15, "four were used, and now one more"
+        assert told(weir)["asked_again_total"] in (1, 2), "of the other, too, if it was asked for before"
+
+
+# ---- settings ----
+
+def test_settings_of_envoyproxy_ratelimit_name_the_store(tmp_path, own_store):
+    own_store.ask("CONFIG", "SET", "requirepass", "p@ss/word")
+    env = {"REDIS_URL": f"127.0.0.1:{own_store.port}", "REDIS_SOCKET_TYPE": "tcp", "REDIS_AUTH": "p@ss/word",
+           "CACHE_KEY_PREFIX": "theirs:"}
+    with Service(tmp_path, RULES, env=env, listeners=ALL, flags=PATIENT) as weir:
+        assert ask_json(weir, "fixed", "k") == 200
+        assert "p@ss" not in json.dumps(told(weir)) and "p%40ss" not in json.dumps(told(weir))
+        with redis.Redis(port=own_store.port, password="p@ss/word") as client:
+            assert client.keys("theirs:{1:d5:fixed=1:k}*")
+
+
+@pytest.mark.parametrize("flags, words", [
+    (["--store", "http://x"], "a store is redis://"),
+    (["--store", "redis://x", "--store-prefix", "a{b"], "brace"),
+    (["--store", "redis://x", "--on-store-error", "maybe"], "local|open|closed"),
+])
+def test_settings_that_make_no_sense_are_refused(tmp_path, flags, words):
+    with pytest.raises(AssertionError, match="no 'ready'") as refused:
+        Service(tmp_path, RULES, flags=flags)
+    assert words in str(refused.value)
