@@ -45,7 +45,16 @@ void weir_redis_asks_remove(struct weir_redis_ask *ask)
 
 /* ---- the beginning and the end of a call ---- */
 
-static void enter(struct weir_redis_link *link, struct weir_redis_ask *ask)
+static void wait_for_oldest(struct weir_redis_link *link);
+
+static void count(struct weir_redis_link *link, const struct weir_redis_ask *ask,
+                  enum weir_redis_count which, int n)
+{
+    if (!ask->is_own)
+        weir_redis_count_add(link, which, n);
+}
+
+void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
     ask->begun_ns = weir_redis_now();
     ask->is_waiting = true;
@@ -60,8 +69,9 @@ static void enter(struct weir_redis_link *link, struct weir_redis_ask *ask)
     else
         link->oldest = ask;
     link->newest = ask;
-    weir_redis_count_add(link, WEIR_REDIS_COUNT_CALLS, 1);
-    weir_redis_count_add(link, WEIR_REDIS_COUNT_IN_FLIGHT, 1);
+    count(link, ask, WEIR_REDIS_COUNT_CALLS, 1);
+    count(link, ask, WEIR_REDIS_COUNT_IN_FLIGHT, 1);
+    wait_for_oldest(link);
 }
 
 static void leave(struct weir_redis_link *link, struct weir_redis_ask *ask)
@@ -77,7 +87,7 @@ static void leave(struct weir_redis_link *link, struct weir_redis_ask *ask)
     if (ask->queue != NULL)
         weir_redis_asks_remove(ask);
     ask->is_waiting = false;
-    weir_redis_count_add(link, WEIR_REDIS_COUNT_IN_FLIGHT, -1);
+    count(link, ask, WEIR_REDIS_COUNT_IN_FLIGHT, -1);
 }
 
 static enum weir_redis_count count_of(int err)
@@ -98,7 +108,7 @@ void weir_redis_ask_finish(struct weir_redis_link *link, struct weir_redis_ask *
                            const struct weir_redis_answer *answer)
 {
     leave(link, ask);
-    weir_redis_count_add(link, count_of(err), 1);
+    count(link, ask, count_of(err), 1);
     ask->done(ask, err, answer);
 }
 
@@ -130,10 +140,9 @@ static void wait_for_oldest(struct weir_redis_link *link)
 
 static void expire(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
-    struct weir_redis_server *server = ask->server;
     bool is_sent = ask->queue == NULL;
-    if (ask->queue != &link->lost)
-        weir_redis_server_fail(server, "it does not answer in time");
+    if (ask->queue != &link->lost && ask->queue != &link->paused)
+        weir_redis_server_fail(ask->server, "it does not answer in time");
     if (is_sent)
         weir_redis_line_abandon(ask->line, ask, true);
     weir_redis_ask_finish(link, ask, is_sent ? WEIR_ERR_STORE_LATE : WEIR_ERR_STORE_AWAY, NULL);
@@ -171,13 +180,12 @@ static void on_turn(struct weir_chore *chore)
 void weir_redis_link_ask(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
     bool is_full = weir_redis_link_count(link, WEIR_REDIS_COUNT_IN_FLIGHT) >= link->queue_max;
-    enter(link, ask);
-    ask->server = link->servers;
+    ask->is_own = false;
+    weir_redis_ask_enter(link, ask);
     if (is_full)
         weir_redis_ask_lose(link, ask);
     else
-        weir_redis_server_take(link->servers, ask);
-    wait_for_oldest(link);
+        weir_redis_route(link, ask);
 }
 
 void weir_redis_link_cancel(struct weir_redis_link *link, struct weir_redis_ask *ask)
@@ -193,7 +201,8 @@ enum weir_redis_health weir_redis_link_health(const struct weir_redis_link *link
 {
     uint64_t servers = weir_redis_link_count(link, WEIR_REDIS_COUNT_SERVERS);
     uint64_t away = weir_redis_link_count(link, WEIR_REDIS_COUNT_SERVERS_AWAY);
-    if (away == 0 && servers > 0)
+    uint64_t unserved = weir_redis_link_count(link, WEIR_REDIS_COUNT_SLOTS_UNSERVED);
+    if (away == 0 && unserved == 0 && servers > 0)
         return WEIR_REDIS_HEALTHY;
     return away < servers ? WEIR_REDIS_PARTLY : WEIR_REDIS_AWAY;
 }
@@ -206,45 +215,26 @@ uint64_t weir_redis_link_count(const struct weir_redis_link *link, enum weir_red
 
 /* ---- life ---- */
 
-static int add_server(struct weir_redis_link *link, const struct weir_redis_host *host)
-{
-    char address[ADDRESS_MAX];
-    bool is_v6 = host->port != 0 && memchr(host->name.ptr, ':', host->name.len) != NULL;
-    if (host->name.len > ADDRESS_MAX - 16)
-        return WEIR_ERR_INVALID;
-    if (host->port == 0)
-        snprintf(address, sizeof(address), "unix:%.*s", WEIR_STR_ARG(host->name));
-    else
-        snprintf(address, sizeof(address), is_v6 ? "[%.*s]:%u" : "%.*s:%u",
-                 WEIR_STR_ARG(host->name), (unsigned)host->port);
-    struct weir_redis_server *server;
-    int err = weir_redis_server_new(&server, link, address);
-    if (err != 0)
-        return err;
-    server->next = link->servers;
-    link->servers = server;
-    server->has_keys = true;
-    weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS, 1);
-    weir_redis_server_begin(server);
-    return 0;
-}
-
 static int build(struct weir_redis_link *link, const struct weir_redis_link_options *options,
                  char *why, size_t why_len)
 {
     link->text = strdup(options->url);
-    if (link->text == NULL || weir_loop_reserve_alarms(link->loop, 1) != 0)
+    if (link->text == NULL || weir_loop_reserve_alarms(link->loop, 3) != 0)
         return WEIR_ERR_NOMEM;
     int err = weir_redis_url_parse(&link->url, weir_str_of(link->text), why, why_len);
     if (err != 0)
         return err;
-    if (link->url.topology != WEIR_REDIS_SINGLE || link->url.is_tls) {
-        snprintf(why, why_len, "only redis:// and unix: so far");
+    if (link->url.is_tls && options->tls == NULL) {
+        snprintf(why, why_len, "TLS is not set up");
         return WEIR_ERR_INVALID;
     }
-    if (getrandom(&link->chance, sizeof(link->chance), 0) != sizeof(link->chance))
+    link->tls = link->url.is_tls ? options->tls : NULL;
+    if (getrandom(&link->chance, sizeof(link->chance), 0) != sizeof(link->chance)) {
+        snprintf(why, why_len, "the system has no random numbers");
         return WEIR_ERR_IO;
-    return add_server(link, &link->url.hosts[0]);
+    }
+    err = weir_redis_route_init(link, why, why_len);
+    return err == 0 ? weir_redis_find_init(link) : err;
 }
 
 int weir_redis_link_new(struct weir_redis_link **out, struct weir_loop *loop,
@@ -277,12 +267,16 @@ void weir_redis_link_free(struct weir_redis_link *link)
     if (link == NULL)
         return;
     weir_alarm_cancel(link->loop, &link->deadline);
+    weir_alarm_cancel(link->loop, &link->pause);
+    weir_alarm_cancel(link->loop, &link->finder.alarm);
     weir_chore_cancel(link->loop, &link->chore);
     while (link->servers != NULL) {
         struct weir_redis_server *next = link->servers->next;
         weir_redis_server_free(link->servers);
         link->servers = next;
     }
+    free(link->by_slot);
+    free(link->finder.map);
     free(link->text);
     free(link);
 }

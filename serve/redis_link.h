@@ -64,9 +64,9 @@ struct weir_redis_ask {
     struct weir_redis_line *line; /* it was sent over this one */
     uint64_t place;               /* of its reply on the line */
     uint64_t begun_ns;
-    int err;         /* what done() will be told, for those that wait for that alone */
     uint16_t tries;  /* how often it was sent */
     bool is_asking;  /* by an ASK: the next try begins with ASKING */
+    bool is_own;     /* the link asks by itself: not counted, and needs no script */
     bool is_waiting; /* under way */
 };
 

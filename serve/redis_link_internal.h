@@ -1,14 +1,19 @@
 /* redis_link_internal.h - what the files of the link know of each other's structures.
  *
- *     link      all calls under way, the oldest first; which server has a key    redis_link.c
+ *     link    all calls under way, the oldest first             redis_link.c
+ *       |     which server has a key, and where it goes instead  redis_link_route.c
+ *       |     what a Cluster or Sentinels say of that            redis_link_find.c
+ *     server  its breaker, what waits to be sent, another try    redis_link_server.c
  *       |
- *     server    its breaker, what waits to be sent, when to try again            redis_link_server.c
- *       |
- *     line      one connection: what was sent, and which replies are owed        redis_link_line.c
+ *     line    one connection: what was sent, which replies are   redis_link_line.c
+ *             owed for it
  *
- * A call is in one place at a time: in a queue (of a server, or of those that will be told that
- * nothing comes of it), or owed a reply on a line.  done() is called from three places only: where
- * a reply comes, where the deadline passes, and at the end of a turn.
+ * A call is in one place at a time: in a queue (of a server, of those that pause, or of those that
+ * will be told that nothing comes of it), or owed a reply on a line.  done() is called from three
+ * places only: where a reply comes, where the deadline passes, and at the end of a turn.
+ *
+ * A server with keys is connected and probed for as long as it has any.  One without is connected
+ * when it is to be asked where keys are, and if that fails, somebody else is asked.
  *
  * A line that does not answer is not closed at once, if calls were sent over it: it fades.  Another
  * takes its place, while it waits for what may still come, so that late calls become known.
@@ -23,6 +28,7 @@
 #include "net/peer.h"
 #include "serve/redis_link.h"
 #include "store/breaker.h"
+#include "store/redis/route.h"
 #include "store/redis/url.h"
 
 #include <stdatomic.h>
@@ -33,9 +39,13 @@
 #define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
 #define TRIES_MAX 8                  /* of one call, whatever it is sent again for */
 #define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
-#define UNSENT_MAX (1u << 20) /* bytes that a socket does not take: then it is asked no more */
+#define UNSENT_MAX (1u << 20)    /* bytes that a socket does not take: then it is asked no more */
+#define PAUSE_NS (3 * NS_PER_MS) /* before a call is tried again that Redis told to wait */
+#define FIND_NS (10000 * NS_PER_MS) /* between two looks at who has which keys, if all is well */
+#define FIND_MASTER_NS (1000 * NS_PER_MS) /* the same of Sentinels, whose clients are not told */
+#define FIND_AWAY_NS (200 * NS_PER_MS)    /* the same, if it is not */
+#define FIND_LEAST_NS (50 * NS_PER_MS)    /* whatever calls for one */
 #define WHY_MAX 160
-#define ADDRESS_MAX 300 /* HOST:PORT, or unix: and a path */
 
 struct weir_redis_asks {
     struct weir_redis_ask *first, *last;
@@ -92,16 +102,35 @@ struct weir_redis_server {
     bool is_probing;   /* a probe is owed */
     bool is_away;      /* as was last told */
     bool has_keys;     /* calls go here */
+    bool is_sentinel;  /* knows nothing of users, databases, scripts */
+    bool is_listed;    /* in the map that is being applied */
     bool cannot_load;  /* nor with the other way: what is there must do */
-    char address[ADDRESS_MAX];
+    struct weir_redis_address address;
+};
+
+/* Where a Cluster or Sentinels say what lies where. */
+struct weir_redis_finder {
+    struct weir_redis_ask ask;       /* of the one question at a time */
+    struct weir_redis_server *asked; /* the last */
+    struct weir_redis_map *map;      /* of a Cluster: room to read into */
+    struct weir_alarm alarm;         /* for the next */
+    uint64_t begun_ns;               /* the last */
+    bool has_tried;                  /* once at least, and in vain if nothing is known yet */
+    bool is_doubted;                 /* the one asked last did not help: another */
 };
 
 struct weir_redis_link {
     struct weir_loop *loop;
     struct weir_log *log;
+    struct weir_tls *tls;
     struct weir_redis_server *servers;
+    struct weir_redis_server *sole;     /* has all keys; NULL: not known, or see by_slot */
+    struct weir_redis_server **by_slot; /* NULL: one server has all; its entries may be, too */
+    struct weir_redis_finder finder;
     struct weir_redis_ask *oldest, *newest; /* under way */
     struct weir_redis_asks lost;            /* to be told so at the end of the turn */
+    struct weir_redis_asks paused;          /* to be tried again */
+    struct weir_alarm pause;
     struct weir_chore chore;
     struct weir_alarm deadline; /* of the oldest, or earlier */
     uint64_t deadline_ns;
@@ -129,6 +158,8 @@ static inline void weir_redis_count_add(struct weir_redis_link *link, enum weir_
 
 void weir_redis_asks_add(struct weir_redis_asks *queue, struct weir_redis_ask *ask);
 void weir_redis_asks_remove(struct weir_redis_ask *ask);
+/* It is under way from now on. */
+void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *ask);
 /* It is over: done() is called. */
 void weir_redis_ask_finish(struct weir_redis_link *link, struct weir_redis_ask *ask, int err,
                            const struct weir_redis_answer *answer);
@@ -138,12 +169,38 @@ void weir_redis_ask_lose(struct weir_redis_link *link, struct weir_redis_ask *as
 void weir_redis_tell_late(struct weir_redis_link *link, uint64_t tag, int err,
                           const struct weir_redis_answer *answer);
 
+/* ---- redis_link_route.c ---- */
+
+/* One for each of the URL's hosts.  0, or why[]. */
+WEIR_MUST_CHECK int weir_redis_route_init(struct weir_redis_link *link, char *why, size_t why_len);
+/* To the server that has its key. */
+void weir_redis_route(struct weir_redis_link *link, struct weir_redis_ask *ask);
+/* MOVED, ASK: to the server that these name.  False: it is none of ours. */
+bool weir_redis_route_redirect(struct weir_redis_server *from, struct weir_redis_ask *ask,
+                               struct weir_str words);
+/* Again, a little later. */
+void weir_redis_route_pause(struct weir_redis_link *link, struct weir_redis_ask *ask);
+/* What was found. */
+void weir_redis_route_map(struct weir_redis_link *link, const struct weir_redis_map *map);
+void weir_redis_route_master(struct weir_redis_link *link,
+                             const struct weir_redis_address *address);
+
+/* ---- redis_link_find.c ---- */
+
+WEIR_MUST_CHECK int weir_redis_find_init(struct weir_redis_link *link);
+/* Somebody is not where it was: look now, or as soon as may be. */
+void weir_redis_find_soon(struct weir_redis_link *link);
+
 /* ---- redis_link_server.c ---- */
 
 WEIR_MUST_CHECK int weir_redis_server_new(struct weir_redis_server **out,
-                                          struct weir_redis_link *link, const char *address);
+                                          struct weir_redis_link *link,
+                                          const struct weir_redis_address *address);
 void weir_redis_server_free(struct weir_redis_server *server);
-void weir_redis_server_begin(struct weir_redis_server *server); /* to connect */
+void weir_redis_server_set_keys(struct weir_redis_server *server, bool has_keys);
+void weir_redis_server_begin(struct weir_redis_server *server); /* to connect, if it is not */
+/* Whether nothing would be lost with it. */
+bool weir_redis_server_is_idle(const struct weir_redis_server *server);
 void weir_redis_server_take(struct weir_redis_server *server, struct weir_redis_ask *ask);
 void weir_redis_server_flush(struct weir_redis_server *server); /* the end of a turn */
 /* A call was answered in time; or it was not, or refused. */

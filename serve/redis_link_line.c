@@ -61,9 +61,9 @@ static void put_load(struct weir_redis_line *line, uint64_t now_ns)
 
 bool weir_redis_line_put(struct weir_redis_line *line, struct weir_redis_ask *ask, uint64_t now_ns)
 {
-    if (!has_room(line, 3) || weir_peer_unsent(line->peer) > UNSENT_MAX)
+    if (!has_room(line, 3) || weir_peer_queued(line->peer) > UNSENT_MAX)
         return false;
-    if (line->wants_load)
+    if (line->wants_load && !ask->is_own)
         put_load(line, now_ns);
     size_t from = line->out.len;
     uint64_t place = line->next;
@@ -165,6 +165,8 @@ static int on_greeted(struct weir_redis_line *line, struct weir_str words)
     if (words.ptr != NULL)
         return end(line, "", words);
     line->greetings--;
+    if (!line->server->has_keys)
+        become_ready(line);
     return 0;
 }
 
@@ -195,6 +197,7 @@ static int judge(struct weir_redis_line *line, const struct owed *owed, struct w
     case WEIR_REDIS_CURE_REDIRECT:
     case WEIR_REDIS_CURE_FIND_MASTER:
     case WEIR_REDIS_CURE_WAIT:
+        weir_redis_find_soon(line->server->link);
         return WEIR_ERR_STORE_AWAY;
     case WEIR_REDIS_CURE_NONE:
     case WEIR_REDIS_CURE_GIVE_UP:
@@ -205,17 +208,31 @@ static int judge(struct weir_redis_line *line, const struct owed *owed, struct w
     return is_refused ? WEIR_ERR_STORE_AWAY : WEIR_ERR_STORE;
 }
 
+/* Whether the call goes on, here or elsewhere. */
+static bool goes_on(struct weir_redis_line *line, struct weir_redis_ask *ask, int err,
+                    struct weir_str words)
+{
+    enum weir_redis_error error = weir_redis_error_of(words);
+    if (ask == NULL || ask->tries >= TRIES_MAX)
+        return false;
+    if (weir_redis_cure_of(error) == WEIR_REDIS_CURE_REDIRECT)
+        return weir_redis_route_redirect(line->server, ask, words);
+    if (error == WEIR_REDIS_ERROR_TRY_AGAIN)
+        weir_redis_route_pause(line->server->link, ask);
+    else if (err == 0)
+        weir_redis_server_take(line->server, ask);
+    else
+        return false;
+    return true;
+}
+
 static void on_complaint(struct weir_redis_line *line, const struct owed *owed,
                          struct weir_str words, const struct weir_redis_answer *answer)
 {
-    struct weir_redis_server *server = line->server;
-    struct weir_redis_link *link = server->link;
+    struct weir_redis_link *link = line->server->link;
     int err = judge(line, owed, words);
-    if (owed->ask != NULL && err == 0 && owed->ask->tries < TRIES_MAX) {
-        owed->ask->line = NULL;
-        weir_redis_server_take(server, owed->ask);
+    if (goes_on(line, owed->ask, err, words))
         return;
-    }
     if (err == 0)
         err = WEIR_ERR_STORE_AWAY;
     if (err == WEIR_ERR_STORE_AWAY)
@@ -223,7 +240,7 @@ static void on_complaint(struct weir_redis_line *line, const struct owed *owed,
     if (err == WEIR_ERR_STORE_AWAY && !owed->is_late) {
         char why[WHY_MAX];
         snprintf(why, sizeof(why), "%.*s", WEIR_STR_ARG(words));
-        weir_redis_server_fail(server, why);
+        weir_redis_server_fail(line->server, why);
     }
     if (owed->ask != NULL)
         weir_redis_ask_finish(link, owed->ask, err, answer);
@@ -239,6 +256,8 @@ static void on_called(struct weir_redis_line *line, const struct owed *owed, str
     line->has_served = true;
     if (owed->is_late)
         weir_redis_count_add(link, WEIR_REDIS_COUNT_LATE_REPLIES, 1);
+    if (owed->ask != NULL)
+        owed->ask->line = NULL;
     if (words.ptr != NULL) {
         on_complaint(line, owed, words, answer);
         return;
@@ -300,12 +319,18 @@ static int on_feed(void *ctx, const uint8_t *bytes, size_t len)
 
 static void on_up(void *ctx)
 {
+    static const struct weir_redis_url sentinels = {0};
     struct weir_redis_line *line = ctx;
+    struct weir_redis_server *server = line->server;
     uint64_t now_ns = weir_redis_now();
-    line->greetings = weir_redis_put_greeting(&line->out, &line->server->link->url);
+    line->greetings =
+        weir_redis_put_greeting(&line->out, server->is_sentinel ? &sentinels : &server->link->url);
     for (uint32_t i = 0; i < line->greetings; i++)
         owe(line, OWED_GREETING, NULL, now_ns);
-    put_load(line, now_ns);
+    if (server->has_keys)
+        put_load(line, now_ns);
+    else
+        line->wants_load = !server->is_sentinel; /* should it ever get keys */
     weir_redis_line_send(line);
 }
 
@@ -327,7 +352,8 @@ int weir_redis_line_open(struct weir_redis_line **out, struct weir_redis_server 
     if (!grow(line) || weir_redis_reader_new(&line->reader) != 0)
         goto no_memory;
     const struct weir_peer_options options = {
-        .address = server->address,
+        .address = server->address.text,
+        .tls = server->link->tls,
         .events = &events,
         .ctx = line,
         .first = server->attempts,

@@ -29,11 +29,11 @@ static void tell_away(struct weir_redis_server *server, const char *why)
     if (server->is_away)
         return;
     server->is_away = true;
-    if (server->has_keys)
-        weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, 1);
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, 1);
     if (link->log != NULL)
-        WEIR_LOG(link->log, WEIR_LOG_WARN, "store_away", WEIR_LOG_TEXT("server", server->address),
-                 WEIR_LOG_TEXT("reason", why));
+        WEIR_LOG(link->log, WEIR_LOG_WARN, "store_away",
+                 WEIR_LOG_TEXT("server", server->address.text), WEIR_LOG_TEXT("reason", why));
+    weir_redis_find_soon(link);
 }
 
 static void tell_back(struct weir_redis_server *server)
@@ -42,10 +42,10 @@ static void tell_back(struct weir_redis_server *server)
     if (!server->is_away)
         return;
     server->is_away = false;
-    if (server->has_keys)
-        weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);
     if (link->log != NULL)
-        WEIR_LOG(link->log, WEIR_LOG_INFO, "store_back", WEIR_LOG_TEXT("server", server->address));
+        WEIR_LOG(link->log, WEIR_LOG_INFO, "store_back",
+                 WEIR_LOG_TEXT("server", server->address.text));
 }
 
 /* ---- calls ---- */
@@ -56,7 +56,7 @@ static void lose_waiting(struct weir_redis_server *server)
         weir_redis_ask_lose(server->link, server->waiting.first);
 }
 
-/* Nobody is asked until a probe has been answered. */
+/* It is asked no more until a probe has been answered. */
 static void leave_alone(struct weir_redis_server *server, const char *why)
 {
     lose_waiting(server);
@@ -98,7 +98,10 @@ void weir_redis_server_succeed(struct weir_redis_server *server)
 
 void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
 {
-    if (weir_breaker_fail(&server->breaker, weir_redis_now()))
+    bool is_ready = server->line != NULL && server->line->is_ready;
+    if (!server->has_keys && is_ready)
+        wake_at(server, 0); /* not from here, where it may be its line that tells */
+    else if (server->has_keys && weir_breaker_fail(&server->breaker, weir_redis_now()))
         leave_alone(server, why);
 }
 
@@ -107,6 +110,10 @@ void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
 /* Without a line, or with one that does not answer. */
 static void trip(struct weir_redis_server *server, const char *why)
 {
+    if (!server->has_keys) {
+        lose_waiting(server);
+        return;
+    }
     (void)weir_breaker_trip(&server->breaker, weir_redis_now());
     leave_alone(server, why);
 }
@@ -215,7 +222,7 @@ static void on_alarm(void *ctx)
     struct weir_redis_line *line = server->line;
     if (line == NULL) {
         connect_anew(server);
-    } else if (line->is_ready && !server->is_probing) {
+    } else if (line->is_ready && !server->is_probing && server->has_keys) {
         probe(server);
     } else {
         bool was_ready = line->is_ready;
@@ -227,7 +234,7 @@ static void on_alarm(void *ctx)
 /* ---- life ---- */
 
 int weir_redis_server_new(struct weir_redis_server **out, struct weir_redis_link *link,
-                          const char *address)
+                          const struct weir_redis_address *address)
 {
     struct weir_redis_server *server = calloc(1, sizeof(*server));
     if (server == NULL || weir_loop_reserve_alarms(link->loop, 2) != 0) {
@@ -237,7 +244,7 @@ int weir_redis_server_new(struct weir_redis_server **out, struct weir_redis_link
     server->link = link;
     server->alarm = (struct weir_alarm){.ring = on_alarm, .ctx = server};
     server->fade_alarm = (struct weir_alarm){.ring = on_faded, .ctx = server};
-    snprintf(server->address, sizeof(server->address), "%s", address);
+    server->address = *address;
     weir_breaker_init(&server->breaker, link->chance += UINT64_C(1) << 32);
     *out = server;
     return 0;
@@ -254,5 +261,32 @@ void weir_redis_server_free(struct weir_redis_server *server)
 
 void weir_redis_server_begin(struct weir_redis_server *server)
 {
-    wake_at(server, 0);
+    if (server->line == NULL && server->alarm.place == 0)
+        wake_at(server, 0);
+}
+
+void weir_redis_server_set_keys(struct weir_redis_server *server, bool has_keys)
+{
+    struct weir_redis_link *link = server->link;
+    if (server->has_keys == has_keys)
+        return;
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS, has_keys ? 1 : -1);
+    server->has_keys = has_keys;
+    if (has_keys) {
+        weir_redis_server_begin(server);
+        return;
+    }
+    /* It is nobody's loss any more. */
+    if (server->is_away)
+        weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);
+    server->is_away = false;
+    weir_breaker_init(&server->breaker, link->chance += UINT64_C(1) << 32);
+    if (server->line == NULL)
+        weir_alarm_cancel(link->loop, &server->alarm);
+}
+
+bool weir_redis_server_is_idle(const struct weir_redis_server *server)
+{
+    return !server->has_keys && server->waiting.first == NULL && server->fading == NULL &&
+           (server->line == NULL || server->line->calls == 0);
 }

@@ -48,6 +48,7 @@
 #define WEIR_RESP_INLINE_MAX 4096   /* bytes of an inline command */
 
 #define WEIR_REDIS_HOSTS_MAX 64    /* in the address of a store */
+#define WEIR_REDIS_SERVERS_MAX 256 /* of a Cluster, replicas included */
 #define WEIR_REDIS_SECRET_MAX 512  /* bytes of a user or a password in it */
 #define WEIR_REDIS_NAME_MAX 192    /* bytes of a descriptor in a key; longer ones are hashed */
 #define WEIR_REDIS_PEERS_MAX 256   /* nodes that tell of a key; those beyond are taken as one */

@@ -23,7 +23,7 @@ void weir_conn_mark(struct weir_conn *conn)
 void weir_conn_send(struct weir_conn *conn, const void *bytes, size_t len)
 {
     struct weir_loop *loop = conn->side->loop;
-    struct outbuf **to = conn->ssl != NULL ? &conn->plain : &conn->out;
+    struct outbuf **to = conn->flow.ssl != NULL ? &conn->flow.plain : &conn->flow.out;
     if (conn->is_doomed || conn->is_closing || conn->is_finished || len == 0)
         return;
     weir_conn_mark(conn);
@@ -41,7 +41,8 @@ void weir_conn_send(struct weir_conn *conn, const void *bytes, size_t len)
 
 size_t weir_conn_queued(const struct weir_conn *conn)
 {
-    return (conn->plain != NULL ? conn->plain->len : 0) + (conn->out != NULL ? conn->out->len : 0) +
+    return (conn->flow.plain != NULL ? conn->flow.plain->len : 0) +
+           (conn->flow.out != NULL ? conn->flow.out->len : 0) +
            uv_stream_get_write_queue_size(&conn->io.stream);
 }
 
@@ -146,7 +147,7 @@ static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
         move_to(conn, PHASE_IDLE);
     if (DISCARDED(conn))
         return;
-    if (conn->ssl != NULL)
+    if (conn->flow.ssl != NULL)
         weir_tls_feed(conn, (const uint8_t *)buf->base, (size_t)got);
     else
         weir_conn_feed(conn, (const uint8_t *)buf->base, (size_t)got);
@@ -197,9 +198,7 @@ static void on_closed(uv_handle_t *handle)
     struct weir_conn *conn = handle->data;
     struct weir_loop *loop = conn->side->loop;
     weir_outbuf_release(loop, conn->in_flight);
-    weir_outbuf_release(loop, conn->out);
-    weir_outbuf_release(loop, conn->plain);
-    SSL_free(conn->ssl);
+    weir_flow_end(&conn->flow);
     loop->conn_count--;
     /* relaxed: counts only; a listener's maximum may be off by those that are just closing */
     atomic_fetch_sub_explicit(&conn->side->listener->open, 1, memory_order_relaxed);
@@ -263,6 +262,7 @@ void weir_conn_begin(struct weir_side *side, int fd, const char *peer)
     link_side(side);
     side->loop->conn_count++;
     conn->side = side;
+    conn->flow.loop = side->loop;
     conn->is_paused = true;
     snprintf(conn->peer, sizeof(conn->peer), "%s", peer);
     weir_ages_enter(conn, PHASE_FIRST);

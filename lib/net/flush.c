@@ -84,7 +84,7 @@ static void on_written(uv_write_t *request, int status)
 /* Tries at once, which nearly always takes everything; only the rest waits for the socket. */
 static void write_out(struct weir_conn *conn)
 {
-    struct outbuf *buf = conn->out;
+    struct outbuf *buf = conn->flow.out;
     uv_buf_t bytes = uv_buf_init((char *)buf->bytes, (unsigned)buf->len);
     int wrote = uv_try_write(&conn->io.stream, &bytes, 1);
     if (wrote < 0 && wrote != UV_EAGAIN) {
@@ -92,7 +92,7 @@ static void write_out(struct weir_conn *conn)
         return;
     }
     size_t gone = wrote > 0 ? (size_t)wrote : 0;
-    conn->out = NULL;
+    conn->flow.out = NULL;
     if (gone > 0)
         weir_ages_touch(conn);
     if (gone == buf->len) {
@@ -156,12 +156,12 @@ static bool flush_conn(struct weir_conn *conn)
     conn->is_woken = false;
     if (!conn->is_doomed)
         last_turn(conn);
-    if (conn->ssl != NULL && !conn->is_doomed) {
+    if (conn->flow.ssl != NULL && !conn->is_doomed) {
         weir_tls_encrypt(conn);
-        if (conn->is_finished && conn->plain == NULL)
+        if (conn->is_finished && conn->flow.plain == NULL)
             weir_tls_goodbye(conn);
     }
-    if (!conn->is_doomed && conn->in_flight == NULL && conn->out != NULL)
+    if (!conn->is_doomed && conn->in_flight == NULL && conn->flow.out != NULL)
         write_out(conn);
     if (conn->is_doomed || (conn->phase == PHASE_LINGER && conn->has_ended)) {
         weir_conn_close(conn);

@@ -52,6 +52,16 @@ enum phase {
     PHASES
 };
 
+/* What goes to and comes from a socket; TLS, if any, is in between. */
+struct flow {
+    struct weir_loop *loop;
+    SSL *ssl;              /* NULL: plain */
+    const uint8_t *cipher; /* what the SSL has not read yet of the bytes being fed */
+    size_t cipher_len;
+    struct outbuf *plain; /* to be encrypted; without TLS always NULL */
+    struct outbuf *out;   /* to be written */
+};
+
 struct weir_conn {
     union {
         uv_handle_t handle;
@@ -60,12 +70,8 @@ struct weir_conn {
         uv_pipe_t pipe;
     } io;
     struct weir_side *side;
-    void *state;           /* the protocol's */
-    SSL *ssl;              /* NULL: plain */
-    const uint8_t *cipher; /* what the SSL has not read yet of the bytes being fed */
-    size_t cipher_len;
-    struct outbuf *plain;     /* to be encrypted; without TLS always NULL */
-    struct outbuf *out;       /* to be written at the end of the turn */
+    void *state;              /* the protocol's */
+    struct flow flow;         /* written at the end of the turn */
     struct outbuf *in_flight; /* given to uv_write */
     struct weir_conn *older, *newer;
     struct weir_conn *next_dirty;
@@ -210,6 +216,16 @@ WEIR_MUST_CHECK int weir_address_listen(struct weir_listener *listener, const ch
 void weir_address_peer(const struct sockaddr_storage *from, char *out, size_t len);
 void weir_address_unlink(const struct weir_listener *listener);
 
+/* tls_flow.c */
+enum { FLOW_ENDED = -1, FLOW_BROKEN = -2 };
+WEIR_MUST_CHECK int weir_flow_begin(struct flow *flow, SSL *ssl); /* takes ssl, NULL included */
+void weir_flow_end(struct flow *flow);
+/* From what is being fed to loop->plain: how many bytes; 0: all is read; or one of the above. */
+WEIR_MUST_CHECK int weir_flow_read(struct flow *flow);
+const char *weir_flow_why(void); /* it is broken; NULL: not known */
+/* What is in plain, once hands are shaken.  False: it is of no more use. */
+WEIR_MUST_CHECK bool weir_flow_encrypt(struct flow *flow);
+
 /* tls_conn.c */
 WEIR_MUST_CHECK int weir_tls_begin(struct weir_conn *conn);
 void weir_tls_feed(struct weir_conn *conn, const uint8_t *bytes, size_t len);
@@ -219,5 +235,7 @@ void weir_conn_feed(struct weir_conn *conn, const uint8_t *bytes, size_t len); /
 
 /* tls.c */
 SSL *weir_tls_ssl(struct weir_tls *tls); /* a new one, under the certificates of now; or NULL */
+/* The same, of a client that talks to host, whose name its certificate must bear. */
+SSL *weir_tls_client_ssl(struct weir_tls *tls, const char *host);
 
 #endif

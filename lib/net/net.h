@@ -196,6 +196,14 @@ struct weir_tls_options {
 };
 WEIR_MUST_CHECK int weir_tls_new(struct weir_tls **out, const struct weir_tls_options *options,
                                  char *why, size_t why_len);
+/* For connections that we make (net/peer.h). */
+struct weir_tls_client_options {
+    const char *ca_path;              /* NULL: the authorities that the system trusts */
+    const char *cert_path, *key_path; /* ours, for servers that want to know; or NULL */
+};
+WEIR_MUST_CHECK int weir_tls_client_new(struct weir_tls **out,
+                                        const struct weir_tls_client_options *options, char *why,
+                                        size_t why_len);
 /* Reads the files again; on failure the old certificates stay. */
 WEIR_MUST_CHECK int weir_tls_reload(struct weir_tls *tls, char *why, size_t why_len);
 /* Whether a file is another than the one that was read last (by device, inode, size, time). */

@@ -24,9 +24,10 @@ struct weir_peer {
     struct weir_loop *loop;
     const struct weir_peer_events *events;
     void *ctx;
-    struct addrinfo *found;   /* the addresses of the name */
-    uint32_t at, left;        /* the one being tried, and how many after it */
-    struct outbuf *out;       /* waits behind what is in flight */
+    struct addrinfo *found; /* the addresses of the name */
+    uint32_t at, left;      /* the one being tried, and how many after it */
+    struct weir_tls *tls;
+    struct flow flow;
     struct outbuf *in_flight; /* given to uv_write */
     size_t output_max;
     size_t dropped;  /* bytes written when the socket took no more */
@@ -43,7 +44,7 @@ struct weir_peer {
 static void destroy(struct weir_peer *peer)
 {
     weir_outbuf_release(peer->loop, peer->in_flight);
-    weir_outbuf_release(peer->loop, peer->out);
+    weir_flow_end(&peer->flow);
     uv_freeaddrinfo(peer->found);
     free(peer);
 }
@@ -57,7 +58,145 @@ static void go_down(struct weir_peer *peer, const char *why)
     peer->events->down(peer->ctx, why);
 }
 
-/* ---- bytes ---- */
+static void go_up(struct weir_peer *peer)
+{
+    peer->is_up = true;
+    peer->events->up(peer->ctx);
+}
+
+static bool is_heard(const struct weir_peer *peer)
+{
+    return !peer->is_closed && !peer->is_over;
+}
+
+/* ---- writing ---- */
+
+static void send_out(struct weir_peer *peer);
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct weir_peer *peer = request->data;
+    weir_loop_enter(peer->loop);
+    weir_outbuf_release(peer->loop, peer->in_flight);
+    peer->in_flight = NULL;
+    if (status != 0)
+        peer->is_deaf = true; /* what it had sent before is still read */
+    else if (!peer->is_closed)
+        send_out(peer);
+}
+
+/* What the socket takes at once. */
+static size_t try_write(struct weir_peer *peer, const void *bytes, size_t len)
+{
+    uv_buf_t all = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
+    int wrote = uv_try_write(&peer->io.stream, &all, 1);
+    peer->is_deaf = wrote < 0 && wrote != UV_EAGAIN;
+    return wrote > 0 ? (size_t)wrote : 0;
+}
+
+/* Hands over what waits, unless something is in flight. */
+static void send_out(struct weir_peer *peer)
+{
+    struct outbuf *buf = peer->flow.out;
+    if (buf == NULL || peer->in_flight != NULL || peer->is_deaf)
+        return;
+    size_t gone = try_write(peer, buf->bytes, buf->len);
+    uv_buf_t rest = uv_buf_init((char *)buf->bytes + gone, (unsigned)(buf->len - gone));
+    peer->flow.out = NULL;
+    peer->in_flight = buf;
+    buf->request.data = peer;
+    if (gone < buf->len && !peer->is_deaf &&
+        uv_write(&buf->request, &peer->io.stream, &rest, 1, on_written) == 0)
+        return;
+    peer->is_deaf |= gone < buf->len;
+    peer->dropped += peer->flow.ssl == NULL ? buf->len - gone : 0;
+    weir_outbuf_release(peer->loop, buf);
+    peer->in_flight = NULL;
+}
+
+size_t weir_peer_queued(const struct weir_peer *peer)
+{
+    return (peer->flow.out != NULL ? peer->flow.out->len : 0) +
+           (peer->has_handle ? uv_stream_get_write_queue_size(&peer->io.stream) : 0);
+}
+
+size_t weir_peer_unsent(const struct weir_peer *peer)
+{
+    return peer->dropped + (peer->flow.ssl == NULL ? weir_peer_queued(peer) : 0);
+}
+
+static void write_encrypted(struct weir_peer *peer, const void *bytes, size_t len)
+{
+    if (!peer->is_deaf)
+        peer->flow.plain = weir_outbuf_append(peer->loop, peer->flow.plain, bytes, len);
+    if (peer->flow.plain == NULL) {
+        peer->is_deaf = true;
+        peer->dropped += len;
+    } else if (!weir_flow_encrypt(&peer->flow)) {
+        peer->is_deaf = true;
+    }
+    send_out(peer);
+}
+
+static void write_plain(struct weir_peer *peer, const void *bytes, size_t len)
+{
+    size_t gone = 0;
+    if (peer->in_flight == NULL && !peer->is_deaf)
+        gone = try_write(peer, bytes, len);
+    if (gone == len)
+        return;
+    if (!peer->is_deaf)
+        peer->flow.out =
+            weir_outbuf_append(peer->loop, peer->flow.out, (const char *)bytes + gone, len - gone);
+    if (peer->flow.out == NULL) {
+        peer->is_deaf = true; /* or out of memory amid a command: nothing sensible can follow */
+        peer->dropped += len - gone;
+    }
+    send_out(peer);
+}
+
+int weir_peer_write(struct weir_peer *peer, const void *bytes, size_t len)
+{
+    WEIR_ASSERT(peer->is_up);
+    if (weir_peer_queued(peer) + len > peer->output_max)
+        return WEIR_ERR_TOO_LARGE;
+    if (peer->flow.ssl != NULL)
+        write_encrypted(peer, bytes, len);
+    else
+        write_plain(peer, bytes, len);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static void feed(struct weir_peer *peer, const uint8_t *bytes, size_t len)
+{
+    if (peer->events->feed(peer->ctx, bytes, len) < 0)
+        go_down(peer, "it speaks another protocol");
+}
+
+/* What of TLS is not for the owner, hands shaken among it, is answered here. */
+static void decrypt(struct weir_peer *peer, const uint8_t *bytes, size_t len)
+{
+    int got;
+    peer->flow.cipher = bytes;
+    peer->flow.cipher_len = len;
+    do {
+        got = weir_flow_read(&peer->flow);
+        if (!peer->is_up && is_heard(peer) && SSL_is_init_finished(peer->flow.ssl))
+            go_up(peer);
+        if (got > 0 && is_heard(peer))
+            feed(peer, peer->loop->plain, (size_t)got);
+    } while (got > 0 && is_heard(peer));
+    peer->flow.cipher_len = 0;
+    if (!is_heard(peer))
+        return;
+    send_out(peer);
+    if (got < 0) {
+        const char *why = got == FLOW_BROKEN ? weir_flow_why() : NULL;
+        go_down(peer, why != NULL ? why : "it closed the connection");
+    }
+}
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
@@ -69,72 +208,15 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 static void on_read(uv_stream_t *stream, ssize_t got, const uv_buf_t *buf)
 {
     struct weir_peer *peer = stream->data;
-    if (got == 0 || peer->is_closed || peer->is_over)
+    if (got == 0 || !is_heard(peer))
         return;
     weir_loop_enter(peer->loop);
     if (got < 0)
         go_down(peer, got == UV_EOF ? "it closed the connection" : uv_strerror((int)got));
-    else if (peer->events->feed(peer->ctx, (const uint8_t *)buf->base, (size_t)got) < 0)
-        go_down(peer, "it speaks another protocol");
-}
-
-static void send_waiting(struct weir_peer *peer);
-
-static void on_written(uv_write_t *request, int status)
-{
-    struct weir_peer *peer = request->data;
-    weir_loop_enter(peer->loop);
-    weir_outbuf_release(peer->loop, peer->in_flight);
-    peer->in_flight = NULL;
-    if (status != 0)
-        peer->is_deaf = true; /* what it had sent before is still read */
-    else if (!peer->is_closed && peer->out != NULL)
-        send_waiting(peer);
-}
-
-/* Hands over what waits; nothing is in flight. */
-static void send_waiting(struct weir_peer *peer)
-{
-    struct outbuf *buf = peer->out;
-    uv_buf_t bytes = uv_buf_init((char *)buf->bytes, (unsigned)buf->len);
-    peer->out = NULL;
-    peer->in_flight = buf;
-    buf->request.data = peer;
-    if (uv_write(&buf->request, &peer->io.stream, &bytes, 1, on_written) != 0) {
-        weir_outbuf_release(peer->loop, buf);
-        peer->in_flight = NULL;
-        peer->is_deaf = true;
-    }
-}
-
-size_t weir_peer_unsent(const struct weir_peer *peer)
-{
-    return peer->dropped + (peer->out != NULL ? peer->out->len : 0) +
-           (peer->has_handle ? uv_stream_get_write_queue_size(&peer->io.stream) : 0);
-}
-
-int weir_peer_write(struct weir_peer *peer, const void *bytes, size_t len)
-{
-    WEIR_ASSERT(peer->is_up);
-    size_t gone = 0;
-    if (weir_peer_unsent(peer) + len > peer->output_max)
-        return WEIR_ERR_TOO_LARGE;
-    if (peer->in_flight == NULL && !peer->is_deaf) {
-        uv_buf_t all = uv_buf_init((char *)(uintptr_t)bytes, (unsigned)len);
-        int wrote = uv_try_write(&peer->io.stream, &all, 1);
-        peer->is_deaf = wrote < 0 && wrote != UV_EAGAIN;
-        gone = wrote > 0 ? (size_t)wrote : 0;
-    }
-    if (gone < len && !peer->is_deaf)
-        peer->out =
-            weir_outbuf_append(peer->loop, peer->out, (const char *)bytes + gone, len - gone);
-    if (gone < len && peer->out == NULL) {
-        peer->is_deaf = true; /* or out of memory amid a command: nothing sensible can follow */
-        peer->dropped += len - gone;
-    }
-    if (peer->out != NULL && peer->in_flight == NULL)
-        send_waiting(peer);
-    return 0;
+    else if (peer->flow.ssl != NULL)
+        decrypt(peer, (const uint8_t *)buf->base, (size_t)got);
+    else
+        feed(peer, (const uint8_t *)buf->base, (size_t)got);
 }
 
 /* ---- connecting ---- */
@@ -151,6 +233,18 @@ static void on_closed(uv_handle_t *handle)
         try_next(peer);
 }
 
+/* Plain, it is up; with TLS, when hands are shaken. */
+static int converse(struct weir_peer *peer)
+{
+    int err = uv_read_start(&peer->io.stream, on_alloc, on_read);
+    if (err != 0 || peer->tls == NULL)
+        return err;
+    if (weir_flow_begin(&peer->flow, weir_tls_client_ssl(peer->tls, peer->host)) != 0)
+        return UV_ENOMEM;
+    decrypt(peer, NULL, 0); /* nothing has come: we begin */
+    return 0;
+}
+
 static void on_connected(uv_connect_t *request, int status)
 {
     struct weir_peer *peer = request->data;
@@ -158,10 +252,10 @@ static void on_connected(uv_connect_t *request, int status)
         return;
     weir_loop_enter(peer->loop);
     if (status == 0)
-        status = uv_read_start(&peer->io.stream, on_alloc, on_read);
+        status = converse(peer);
     if (status == 0) {
-        peer->is_up = true;
-        peer->events->up(peer->ctx);
+        if (peer->tls == NULL)
+            go_up(peer);
         return;
     }
     snprintf(peer->why, sizeof(peer->why), "%s", uv_strerror(status));
@@ -277,7 +371,8 @@ int weir_peer_open(struct weir_peer **out, struct weir_loop *loop,
         snprintf(why, why_len, "out of memory");
         return WEIR_ERR_NOMEM;
     }
-    peer->loop = loop;
+    peer->loop = peer->flow.loop = loop;
+    peer->tls = options->tls;
     peer->events = options->events;
     peer->ctx = options->ctx;
     peer->at = options->first;

@@ -29,7 +29,8 @@ struct weir_peer_events {
 };
 
 struct weir_peer_options {
-    const char *address; /* HOST:PORT, [IPv6]:PORT or unix:PATH */
+    const char *address;  /* HOST:PORT, [IPv6]:PORT or unix:PATH */
+    struct weir_tls *tls; /* weir_tls_client_new(), outlives the peer; NULL: plain */
     const struct weir_peer_events *events;
     void *ctx;
     uint32_t first;    /* which of a name's addresses is tried first, counted around */
@@ -46,7 +47,10 @@ void weir_peer_close(struct weir_peer *peer);
 /* Once it is up.  0, or WEIR_ERR_TOO_LARGE: nothing was written.  A socket that takes no more, for
  * the server is gone, is not told here: down() follows, after what had come before. */
 WEIR_MUST_CHECK int weir_peer_write(struct weir_peer *peer, const void *bytes, size_t len);
-/* How many of the bytes written are still ours: the server cannot have seen them. */
+/* How many bytes wait for the socket to take them. */
+size_t weir_peer_queued(const struct weir_peer *peer);
+/* How many of the bytes written the server certainly cannot have seen.  With TLS, where what waits
+ * is encrypted already, only those that will never be sent. */
 size_t weir_peer_unsent(const struct weir_peer *peer);
 
 #endif

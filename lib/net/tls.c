@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define FILES 3 /* certificate, key, client CA */
+#define FILES 3 /* certificate, key, authorities of the other side */
 
 /* What tells one version of a file from another. */
 struct look {
@@ -23,6 +23,7 @@ struct look {
 struct weir_tls {
     char *paths[FILES];
     char *client_san;
+    bool is_client;
     bool offers_h2;
     uv_mutex_t mutex; /* around ctx: taken once for each new connection */
     SSL_CTX *ctx;
@@ -86,28 +87,50 @@ static int require_client(SSL_CTX *ctx, const struct weir_tls *tls, char *why, s
     return 0;
 }
 
-static int build(SSL_CTX **out, struct weir_tls *tls, char *why, size_t why_len)
+static int use_own(SSL_CTX *ctx, const struct weir_tls *tls, char *why, size_t why_len)
+{
+    if (SSL_CTX_use_certificate_chain_file(ctx, tls->paths[0]) != 1)
+        return complain(tls->paths[0], "no certificate", why, why_len);
+    if (SSL_CTX_use_PrivateKey_file(ctx, tls->paths[1], SSL_FILETYPE_PEM) != 1)
+        return complain(tls->paths[1], "no private key", why, why_len);
+    if (SSL_CTX_check_private_key(ctx) != 1)
+        return complain(tls->paths[1], "not the certificate's key", why, why_len);
+    return 0;
+}
+
+static int set_up_server(SSL_CTX *ctx, struct weir_tls *tls, char *why, size_t why_len)
 {
     static const unsigned char session_id[] = "weir";
-    ERR_clear_error();
-    SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
-    int err = 0;
-    if (ctx == NULL)
-        return complain(tls->paths[0], "out of memory", why, why_len);
-    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE |
-                                 SSL_OP_NO_COMPRESSION | SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE);
+    SSL_CTX_set_options(ctx, SSL_OP_CIPHER_SERVER_PREFERENCE);
     SSL_CTX_set_alpn_select_cb(ctx, choose_alpn, tls);
     SSL_CTX_set_session_id_context(ctx, session_id, sizeof(session_id) - 1);
-    if (SSL_CTX_use_certificate_chain_file(ctx, tls->paths[0]) != 1)
-        err = complain(tls->paths[0], "no certificate", why, why_len);
-    else if (SSL_CTX_use_PrivateKey_file(ctx, tls->paths[1], SSL_FILETYPE_PEM) != 1)
-        err = complain(tls->paths[1], "no private key", why, why_len);
-    else if (SSL_CTX_check_private_key(ctx) != 1)
-        err = complain(tls->paths[1], "not the certificate's key", why, why_len);
-    else if (tls->paths[2] != NULL)
-        err = require_client(ctx, tls, why, why_len);
+    int err = use_own(ctx, tls, why, why_len);
+    return err == 0 && tls->paths[2] != NULL ? require_client(ctx, tls, why, why_len) : err;
+}
+
+static int set_up_client(SSL_CTX *ctx, const struct weir_tls *tls, char *why, size_t why_len)
+{
+    const char *ca = tls->paths[2];
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    if (ca != NULL && SSL_CTX_load_verify_file(ctx, ca) != 1)
+        return complain(ca, "no certificates of authorities", why, why_len);
+    if (ca == NULL && SSL_CTX_set_default_verify_paths(ctx) != 1)
+        return complain("TLS", "no certificates of authorities", why, why_len);
+    return tls->paths[0] != NULL ? use_own(ctx, tls, why, why_len) : 0;
+}
+
+static int build(SSL_CTX **out, struct weir_tls *tls, char *why, size_t why_len)
+{
+    ERR_clear_error();
+    SSL_CTX *ctx = SSL_CTX_new(tls->is_client ? TLS_client_method() : TLS_server_method());
+    if (ctx == NULL)
+        return complain("TLS", "out of memory", why, why_len);
+    SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE);
+    int err = tls->is_client ? set_up_client(ctx, tls, why, why_len)
+                             : set_up_server(ctx, tls, why, why_len);
     if (err != 0) {
         SSL_CTX_free(ctx);
         return err;
@@ -152,6 +175,22 @@ SSL *weir_tls_ssl(struct weir_tls *tls)
     return ssl;
 }
 
+SSL *weir_tls_client_ssl(struct weir_tls *tls, const char *host)
+{
+    SSL *ssl = weir_tls_ssl(tls);
+    if (ssl == NULL)
+        return NULL;
+    /* An address in digits is no name: it is not sent, and compared as what it is. */
+    bool is_set = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1 ||
+                  (SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1);
+    if (!is_set) {
+        SSL_free(ssl);
+        return NULL;
+    }
+    SSL_set_connect_state(ssl);
+    return ssl;
+}
+
 static bool copy(char **to, const char *from)
 {
     if (from == NULL || from[0] == '\0')
@@ -160,8 +199,9 @@ static bool copy(char **to, const char *from)
     return *to != NULL;
 }
 
-int weir_tls_new(struct weir_tls **out, const struct weir_tls_options *options, char *why,
-                 size_t why_len)
+/* Paths of certificate, key and authorities; NULL or empty: none. */
+static int create(struct weir_tls **out, const struct weir_tls *like,
+                  const char *const paths[static FILES], char *why, size_t why_len)
 {
     struct weir_tls *tls = calloc(1, sizeof(*tls));
     if (tls == NULL || uv_mutex_init(&tls->mutex) != 0) {
@@ -169,13 +209,16 @@ int weir_tls_new(struct weir_tls **out, const struct weir_tls_options *options, 
         snprintf(why, why_len, "out of memory");
         return WEIR_ERR_NOMEM;
     }
-    int err = WEIR_ERR_NOMEM;
-    tls->offers_h2 = options->offer_h2;
-    if (!copy(&tls->paths[0], options->cert_path) || !copy(&tls->paths[1], options->key_path) ||
-        !copy(&tls->paths[2], options->client_ca_path) ||
-        !copy(&tls->client_san, options->client_san)) {
+    int err = 0;
+    tls->is_client = like->is_client;
+    tls->offers_h2 = like->offers_h2;
+    for (int i = 0; i < FILES; i++)
+        err = copy(&tls->paths[i], paths[i]) ? err : WEIR_ERR_NOMEM;
+    if (err != 0 || !copy(&tls->client_san, like->client_san)) {
         snprintf(why, why_len, "out of memory");
-    } else if (tls->paths[0] == NULL || tls->paths[1] == NULL) {
+        err = WEIR_ERR_NOMEM;
+    } else if ((tls->paths[0] == NULL) != (tls->paths[1] == NULL) ||
+               (tls->paths[0] == NULL && !tls->is_client)) {
         snprintf(why, why_len, "TLS needs a certificate and a key");
         err = WEIR_ERR_INVALID;
     } else {
@@ -187,6 +230,23 @@ int weir_tls_new(struct weir_tls **out, const struct weir_tls_options *options, 
     }
     *out = tls;
     return 0;
+}
+
+int weir_tls_new(struct weir_tls **out, const struct weir_tls_options *options, char *why,
+                 size_t why_len)
+{
+    const struct weir_tls like = {.offers_h2 = options->offer_h2,
+                                  .client_san = (char *)(uintptr_t)options->client_san};
+    const char *paths[FILES] = {options->cert_path, options->key_path, options->client_ca_path};
+    return create(out, &like, paths, why, why_len);
+}
+
+int weir_tls_client_new(struct weir_tls **out, const struct weir_tls_client_options *options,
+                        char *why, size_t why_len)
+{
+    const struct weir_tls like = {.is_client = true};
+    const char *paths[FILES] = {options->cert_path, options->key_path, options->ca_path};
+    return create(out, &like, paths, why, why_len);
 }
 
 void weir_tls_free(struct weir_tls *tls)

@@ -1,5 +1,5 @@
 /* fuzz_redis_reply.c - any bytes as a server's: the same replies however they are cut, and any
- * reply as the answer to a call.
+ * reply as the answer to a call, as a Cluster's map, and as what a Sentinel says.
  *
  * The first byte says into how many pieces the rest is cut, the second which kind of counter was
  * asked for.
@@ -7,7 +7,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
 #include "base/hash.h"
-#include "store/redis/reply.h"
+#include "store/redis/route.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +50,24 @@ static void answer(const struct weir_redis_reader *reader, const struct weir_red
         WEIR_ASSERT(counter.verdict.remaining <= counter.verdict.limit);
 }
 
+static void find(const struct weir_redis_reader *reader, const struct weir_redis_node *nodes,
+                 uint32_t count)
+{
+    static const struct weir_redis_address asked = {.text = "host:1"};
+    static struct weir_redis_map map;
+    struct weir_redis_address address;
+    if (weir_redis_map_read(&map, reader, nodes, count, &asked) == 0) {
+        for (uint32_t slot = 0; slot < WEIR_REDIS_SLOTS; slot++)
+            WEIR_ASSERT(map.owner[slot] < map.server_count || map.owner[slot] == WEIR_REDIS_NOBODY);
+    }
+    (void)!weir_redis_master_read(&address, reader, nodes, count, &asked);
+    for (uint32_t i = 0; i < count; i++) {
+        struct weir_redis_redirect to;
+        if (weir_redis_redirect_read(weir_redis_node_str(reader, &nodes[i]), &to) == 0)
+            (void)!weir_redis_address_read(&address, to.address, &asked);
+    }
+}
+
 static struct heard hear(const uint8_t *bytes, size_t len, size_t piece, uint8_t kind)
 {
     static const struct weir_hash_key key = {1, 2};
@@ -72,11 +90,9 @@ static struct heard hear(const uint8_t *bytes, size_t len, size_t piece, uint8_t
                 uint64_t text = str.ptr ? weir_siphash13(&key, str.ptr, str.len) : 0;
                 heard.digest = weir_mix64(heard.digest ^ text ^ nodes[i].type ^
                                           (uint64_t)nodes[i].number << 8);
-                struct weir_redis_redirect to;
-                if (nodes[i].type == WEIR_REDIS_ERROR)
-                    (void)!weir_redis_redirect_read(str, &to);
             }
             answer(reader, nodes, count, kind);
+            find(reader, nodes, count);
         }
         heard.err = got < 0 ? got : heard.err;
     }
