@@ -37,7 +37,7 @@
 #define CONNECT_NS (500 * NS_PER_MS) /* until a new connection has been greeted */
 #define PROBE_NS (500 * NS_PER_MS)   /* unanswered for so long: another connection is tried */
 #define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
-#define TRIES_MAX 8                  /* of one call, whatever it is sent again for */
+#define TRIES_FAST 4                 /* of one call; further ones each after a pause */
 #define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
 #define UNSENT_MAX (1u << 20)    /* bytes that a socket does not take: then it is asked no more */
 #define PAUSE_NS (3 * NS_PER_MS) /* before a call is tried again that Redis told to wait */

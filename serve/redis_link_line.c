@@ -213,16 +213,16 @@ static bool goes_on(struct weir_redis_line *line, struct weir_redis_ask *ask, in
                     struct weir_str words)
 {
     enum weir_redis_error error = weir_redis_error_of(words);
-    if (ask == NULL || ask->tries >= TRIES_MAX)
+    bool is_redirected = weir_redis_cure_of(error) == WEIR_REDIS_CURE_REDIRECT;
+    if (ask == NULL || (err != 0 && !is_redirected && error != WEIR_REDIS_ERROR_TRY_AGAIN))
         return false;
-    if (weir_redis_cure_of(error) == WEIR_REDIS_CURE_REDIRECT)
-        return weir_redis_route_redirect(line->server, ask, words);
-    if (error == WEIR_REDIS_ERROR_TRY_AGAIN)
+    if (is_redirected && !weir_redis_route_redirect(line->server, ask, words))
+        return false;
+    /* Two servers may for a while each take the other for the one. */
+    if (error == WEIR_REDIS_ERROR_TRY_AGAIN || ask->tries >= TRIES_FAST)
         weir_redis_route_pause(line->server->link, ask);
-    else if (err == 0)
+    else if (!is_redirected)
         weir_redis_server_take(line->server, ask);
-    else
-        return false;
     return true;
 }
 

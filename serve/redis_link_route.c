@@ -76,6 +76,8 @@ static void on_pause_over(void *ctx)
 
 void weir_redis_route_pause(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
+    if (ask->queue != NULL)
+        weir_redis_asks_remove(ask);
     weir_redis_asks_add(&link->paused, ask);
     if (link->pause.place == 0 && !weir_alarm_set(link->loop, &link->pause, PAUSE_NS))
         weir_panic("the link has its alarms", __FILE__, __LINE__);

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #define LINK_RIG_CALLS_MAX 8192
+#define LINK_RIG_KEYS 16
 #define LINK_RIG_PATIENCE_S 60
 #define LINK_RIG_DEADLINE_MS 250 /* of the tests: a busy machine is no failure */
 
@@ -42,6 +43,7 @@ struct link_rig {
     struct weir_post post;
     struct weir_post free_post;
     uint32_t count;
+    uint32_t keys;         /* of put_count() and put_hit(), in turn */
     uint32_t cancel_every; /* 0: none */
     _Atomic uint64_t over; /* calls of this round */
     _Atomic uint64_t late_good, late_away, late_unknown;
@@ -153,6 +155,7 @@ static inline void link_rig_start(struct link_rig *rig,
         .algorithm = WEIR_FIXED_WINDOW, .requests_per_unit = 1000000000, .window_s = 3600};
     signal(SIGPIPE, SIG_IGN);
     memset(rig, 0, sizeof(*rig));
+    rig->keys = LINK_RIG_KEYS;
     rig->post.run = link_rig_ask_all;
     rig->free_post.run = link_rig_free_link;
     assert_int_equal(weir_limit_init(&rig->limit, &spec, why, sizeof(why)), 0);
@@ -184,7 +187,7 @@ static inline void link_rig_begin(struct link_rig *rig, link_put put, uint32_t c
     for (uint32_t i = 0; i < count; i++) {
         struct link_call *call = &rig->calls[i];
         *call = (struct link_call){.rig = rig, .number = i, .err = 1};
-        snprintf(call->key, sizeof(call->key), "key:%u", (unsigned)i % 16);
+        snprintf(call->key, sizeof(call->key), "key:%u", (unsigned)i % rig->keys);
         call->ask.key = weir_str_of(call->key);
         call->ask.put = put;
         call->ask.done = link_rig_done;
@@ -220,25 +223,30 @@ static inline struct link_tally link_rig_call(struct link_rig *rig, link_put put
     return link_rig_end(rig);
 }
 
-/* Calls until a round of them is answered; how long that took. */
-static inline uint64_t link_rig_recover(struct link_rig *rig, link_put put)
+/* Calls until so many of a round are answered, and the others away; how long that took, in ms. */
+static inline uint64_t link_rig_until(struct link_rig *rig, link_put put, uint32_t count,
+                                      uint64_t good)
 {
     uint64_t begun_ns = link_rig_now();
-    while (link_rig_call(rig, put, 10).good != 10) {
+    for (;;) {
+        struct link_tally got = link_rig_call(rig, put, count);
+        if (got.good == good && got.away == count - good)
+            return (link_rig_now() - begun_ns) / 1000000;
         assert_true(link_rig_now() - begun_ns < LINK_RIG_PATIENCE_S * UINT64_C(1000000000));
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }
-    return (link_rig_now() - begun_ns) / 1000000;
+}
+
+/* Calls until a round of them is answered. */
+static inline uint64_t link_rig_recover(struct link_rig *rig, link_put put)
+{
+    return link_rig_until(rig, put, 10, 10);
 }
 
 /* Calls until none of a round is answered. */
 static inline void link_rig_lose(struct link_rig *rig, link_put put)
 {
-    uint64_t begun_ns = link_rig_now();
-    while (link_rig_call(rig, put, 10).away != 10) {
-        assert_true(link_rig_now() - begun_ns < LINK_RIG_PATIENCE_S * UINT64_C(1000000000));
-        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    }
+    (void)link_rig_until(rig, put, 10, 0);
 }
 
 /* ---- commands ---- */

@@ -35,9 +35,7 @@ static int stop(void **state)
 
 static void ask(const char *words)
 {
-    redis_rig_ask(&redis, words);
-    if (redis.nodes[0].type == WEIR_REDIS_ERROR)
-        fail_msg("%s: %.*s", words, WEIR_STR_ARG(redis_rig_text(&redis)));
+    redis_rig_do(&redis, words);
 }
 
 static uint64_t count(enum weir_redis_count which)

@@ -16,6 +16,7 @@
 #include "store/redis/reply.h"
 #include "store_rig.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -38,6 +39,19 @@ struct redis_rig {
     uint32_t count;
 };
 
+/* A port that was free just now, as text. */
+static inline const char *redis_rig_port(char out[static 8])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    close(fd);
+    snprintf(out, 8, "%u", (unsigned)ntohs(at.sin_port));
+    return out;
+}
+
 static inline void redis_rig_exec(const struct redis_rig *rig)
 {
     char path[96], log[96];
@@ -56,8 +70,8 @@ static inline void redis_rig_exec(const struct redis_rig *rig)
                                                  log,
                                                  "--enable-debug-command",
                                                  "yes"};
-    snprintf(path, sizeof(path), "%s/socket", rig->folder);
-    snprintf(log, sizeof(log), "%s/log", rig->folder);
+    snprintf(path, sizeof(path), "%.63s/socket", rig->folder);
+    snprintf(log, sizeof(log), "%.63s/log", rig->folder);
     for (size_t i = 0; rig->args[i] != NULL; i++)
         args[15 + i] = rig->args[i]; /* the last of two that differ counts */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -70,7 +84,7 @@ static inline void redis_rig_connect(struct redis_rig *rig)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     const struct timespec pause = {.tv_nsec = 10000000};
-    snprintf(to.sun_path, sizeof(to.sun_path), "%s/socket", rig->folder);
+    snprintf(to.sun_path, sizeof(to.sun_path), "%.63s/socket", rig->folder);
     for (int tries = 0; tries < 3000; tries++) {
         rig->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(rig->socket >= 0);
@@ -121,12 +135,12 @@ static inline void redis_rig_start(struct redis_rig *rig)
 
 static inline void redis_rig_stop(struct redis_rig *rig)
 {
-    static const char *const left[] = {"socket", "log", "dump.rdb"};
+    static const char *const left[] = {"socket", "log", "dump.rdb", "nodes.conf"};
     char path[96];
     redis_rig_kill(rig);
     weir_buf_fini(&rig->out);
     for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
-        snprintf(path, sizeof(path), "%s/%s", rig->folder, left[i]);
+        snprintf(path, sizeof(path), "%.63s/%s", rig->folder, left[i]);
         unlink(path);
     }
     rmdir(rig->folder);
@@ -177,6 +191,27 @@ static inline void redis_rig_ask(struct redis_rig *rig, const char *words)
     weir_redis_put_command(&rig->out, args, count);
     redis_rig_send(rig);
     redis_rig_next(rig);
+}
+
+/* The same, where an error is none of the answers. */
+static inline void redis_rig_do(struct redis_rig *rig, const char *words)
+{
+    redis_rig_ask(rig, words);
+    if (rig->nodes[0].type == WEIR_REDIS_ERROR)
+        fail_msg("%s: %.*s", words, WEIR_STR_ARG(redis_rig_text(rig)));
+}
+
+/* Asks until the answer has these words in it. */
+static inline void redis_rig_await(struct redis_rig *rig, const char *words, const char *wanted)
+{
+    for (int tries = 0; tries < 6000; tries++) {
+        redis_rig_do(rig, words);
+        struct weir_str text = redis_rig_text(rig);
+        if (text.len > 0 && memmem(text.ptr, text.len, wanted, strlen(wanted)) != NULL)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    fail_msg("'%s' never says '%s'", words, wanted);
 }
 
 static inline void redis_rig_load(struct redis_rig *rig)
