@@ -58,8 +58,8 @@ static struct weir_redis_server *next_of(const struct weir_redis_link *link,
     return (struct weir_redis_server *)(uintptr_t)server;
 }
 
-/* The last, if it is well and helped; another that is; or whoever comes next.  There is always one: those of
- * the URL are forgotten only where others are known. */
+/* The last, if it is well and helped; another that is; or whoever comes next.  There is always one:
+ * whoever was asked last is not forgotten. */
 static struct weir_redis_server *choose(const struct weir_redis_link *link)
 {
     struct weir_redis_server *last = link->finder.asked, *first = next_of(link, last);
