@@ -4,6 +4,7 @@
  *     admin_metrics.c  /metrics, in our names or envoyproxy/ratelimit's
  *     admin_api.c      /rlconfig and /api/v1: routes, rules, keys
  *     admin_enforcement.c, admin_overrides.c, admin_top.c, admin_audit.c, admin_store.c   as named
+ *     admin_rules_db.c   the rules database: answers that come later, for Redis is asked
  *     admin_key.c, admin_body.c   what those have in common
  *
  * Who may ask: with admin_token, who bears it; without, who comes from this host, and names it by
@@ -25,6 +26,8 @@
 
 #define WEIR_ADMIN_JSON "application/json"
 
+struct weir_admin_late;
+
 struct weir_admin_call {
     struct weir_worker *worker;
     const struct weir_http1_request *request;
@@ -34,13 +37,24 @@ struct weir_admin_call {
     int status;
     const char *content_type;
     struct weir_buf body;
+    struct weir_admin_late *late; /* not NULL: the answer comes later, from there */
 };
+
+/* An answer that another thread makes.  Whoever asks for it puts it into call->late, and when it is
+ * made, in the connection's loop, calls weir_admin_late_answer(); until then its memory stays. */
+struct weir_admin_late {
+    struct weir_front_admin *front;    /* NULL: nobody waits any more; the loop's alone */
+    struct weir_http1_request request; /* what is still to be known of it */
+    struct weir_admin_call told;       /* status, type and body: the other thread's */
+};
+void weir_admin_late_answer(struct weir_admin_late *late);
 
 void weir_admin_metrics(struct weir_admin_call *call);
 
 /* All below /api/v1, and /rlconfig.  False: there is no such path. */
 bool weir_admin_api(struct weir_admin_call *call);
 bool weir_admin_enforcement(struct weir_admin_call *call);
+bool weir_admin_rules_db(struct weir_admin_call *call);
 void weir_admin_overrides(struct weir_admin_call *call);
 void weir_admin_audit(struct weir_admin_call *call);
 void weir_admin_top(struct weir_admin_call *call);

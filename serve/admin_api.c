@@ -219,5 +219,5 @@ bool weir_admin_api(struct weir_admin_call *call)
         weir_admin_say(call, 405, "405 method not allowed\n");
         return true;
     }
-    return weir_admin_enforcement(call);
+    return weir_admin_enforcement(call) || weir_admin_rules_db(call);
 }

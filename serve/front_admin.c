@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <strings.h>
 
+struct weir_front_admin {
+    struct weir_http_conn http;
+    struct weir_admin_late *late; /* an answer that is waited for, or NULL */
+};
+
 static const char endpoints[] =
     "GET /metrics              Prometheus; ?format=ratelimit for envoyproxy/ratelimit's names\n"
     "GET /rlconfig             rules, as envoyproxy/ratelimit lists them\n"
@@ -22,6 +27,11 @@ static const char endpoints[] =
     "                          \"expires_in_s\"}; DELETE ends it\n"
     "GET /api/v1/rules/ID/enforcement   how much of what a rule refuses is refused\n"
     "PUT /api/v1/rules/ID/enforcement   {\"percent\"}: 0 is the kill switch; DELETE is 100\n"
+    "GET /api/v1/rules_store   the rules database: all domains\n"
+    "GET /api/v1/rules/DOMAIN  its rules there; ?version=N. PUT, DELETE: "
+    "?if_version=N&message=WORDS\n"
+    "GET /api/v1/rules/DOMAIN/history   who, when, why\n"
+    "POST /api/v1/rules/DOMAIN/rollback ?version=N: as it was then\n"
     "GET /api/v1/top           the busiest keys of the last minute; ?limit=N\n"
     "GET /api/v1/audit         the last changes\n"
     "\n"
@@ -222,6 +232,35 @@ static void answer(struct weir_http_conn *http, struct weir_admin_call *call)
     weir_http_conn_answer(http, call->request, &answer);
 }
 
+/* ---- answers that come later ---- */
+
+/* Nothing more is read meanwhile. */
+static void wait_for(struct weir_front_admin *front, const struct weir_admin_call *call)
+{
+    struct weir_admin_late *late = call->late;
+    late->front = front;
+    late->request = (struct weir_http1_request){.is_http10 = call->request->is_http10,
+                                                .is_head = call->request->is_head,
+                                                .keeps_open = call->request->keeps_open};
+    front->late = late;
+    weir_conn_owe(front->http.conn, true);
+    weir_http1_pause(front->http.parser);
+}
+
+void weir_admin_late_answer(struct weir_admin_late *late)
+{
+    struct weir_front_admin *front = late->front;
+    if (front == NULL)
+        return;
+    front->late = NULL;
+    late->told.request = &late->request;
+    answer(&front->http, &late->told);
+    weir_conn_owe(front->http.conn, false);
+    if (weir_http1_resume(front->http.parser) != 0 ||
+        (front->http.is_draining && front->late == NULL))
+        weir_conn_finish(front->http.conn);
+}
+
 static void serve(struct weir_http_conn *http, const struct weir_http1_request *request)
 {
     const char *mark =
@@ -237,7 +276,10 @@ static void serve(struct weir_http_conn *http, const struct weir_http1_request *
         call.query = (struct weir_str){mark + 1, request->target.len - path_len - 1};
     weir_buf_init(&call.body, WEIR_ADMIN_BODY_MAX);
     route(&call);
-    answer(http, &call);
+    if (call.late != NULL)
+        wait_for((struct weir_front_admin *)http, &call);
+    else
+        answer(http, &call);
     weir_buf_fini(&call.body);
 }
 
@@ -245,30 +287,40 @@ static void serve(struct weir_http_conn *http, const struct weir_http1_request *
 
 static void front_close(void *state)
 {
-    struct weir_http_conn *http = state;
-    if (!http)
+    struct weir_front_admin *front = state;
+    if (!front)
         return;
-    weir_http_conn_fini(http);
-    free(http);
+    if (front->late != NULL)
+        front->late->front = NULL;
+    weir_http_conn_fini(&front->http);
+    free(front);
 }
 
 static int front_open(void **state, void *ctx, struct weir_conn *conn)
 {
-    struct weir_http_conn *http = calloc(1, sizeof(*http));
+    struct weir_front_admin *front = calloc(1, sizeof(*front));
     (void)ctx;
-    if (!http || weir_http_conn_init(http, conn, WEIR_FRONT_ADMIN, serve) != 0) {
-        front_close(http);
+    if (!front || weir_http_conn_init(&front->http, conn, WEIR_FRONT_ADMIN, serve) != 0) {
+        front_close(front);
         return WEIR_ERR_NOMEM;
     }
-    *state = http;
+    *state = front;
     return 0;
+}
+
+static void front_drain(void *state)
+{
+    struct weir_front_admin *front = state;
+    front->http.is_draining = true;
+    if (front->late == NULL)
+        weir_http_conn_drain(&front->http);
 }
 
 const struct weir_protocol weir_front_admin = {
     .name = "admin",
     .open = front_open,
     .feed = weir_http_conn_feed,
-    .drain = weir_http_conn_drain,
+    .drain = front_drain,
     .expire = weir_http_conn_expire,
     .close = front_close,
 };

@@ -174,6 +174,13 @@ static void look(struct weir_rules_follow *follow)
 
 /* ---- jobs ---- */
 
+static uint64_t monotonic_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 static struct weir_rules_job *take_job(struct weir_rules_follow *follow)
 {
     pthread_mutex_lock(&follow->lock);
@@ -194,6 +201,7 @@ bool weir_rules_follow_do(struct weir_rules_follow *follow, struct weir_rules_jo
     bool has_room = follow->job_count < JOBS_MAX;
     if (has_room) {
         job->next = NULL;
+        job->since_ms = monotonic_ms();
         *follow->last = job;
         follow->last = &job->next;
         follow->job_count++;
@@ -210,7 +218,8 @@ static bool do_jobs(struct weir_rules_follow *follow, bool is_leaving)
     struct weir_rules_job *job;
     bool had_some = false;
     while ((job = take_job(follow)) != NULL) {
-        job->run(job, is_leaving ? NULL : follow->db);
+        bool is_late = monotonic_ms() - job->since_ms > TIMEOUT_MS;
+        job->run(job, is_leaving || is_late ? NULL : follow->db);
         weir_loop_post(job->loop, &job->post);
         had_some = true;
     }
@@ -222,13 +231,6 @@ static bool do_jobs(struct weir_rules_follow *follow, bool is_leaving)
 static bool is_stopping(const struct weir_rules_follow *follow)
 {
     return atomic_load_explicit(&follow->is_stopping, memory_order_relaxed); /* stands alone */
-}
-
-static uint64_t monotonic_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
 static void *run(void *ctx)

@@ -54,11 +54,13 @@ uint64_t weir_rules_follow_count(const struct weir_rules_follow *follow,
 
 /* Something to be asked of the database.  Its memory is the poster's, until post runs. */
 struct weir_rules_job {
-    /* In the thread that follows; db is NULL where the service is going down. */
+    /* In the thread that follows.  db is NULL where it cannot be asked: the service is going down,
+     * or others have waited for a store that does not answer for so long. */
     void (*run)(struct weir_rules_job *job, struct weir_rules_db *db);
     struct weir_post post; /* afterwards, in the loop */
     struct weir_loop *loop;
-    struct weir_rules_job *next; /* the queue's own */
+    struct weir_rules_job *next; /* the queue's own, as is the time */
+    uint64_t since_ms;
 };
 /* False: too many wait already. */
 WEIR_MUST_CHECK bool weir_rules_follow_do(struct weir_rules_follow *follow,

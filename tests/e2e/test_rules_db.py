@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import hashlib
 import json
+import re
 import signal
 import subprocess
 import time
@@ -14,7 +15,7 @@ from redis_rig import Server, redis_server
 from redis_topologies import Sentinels
 from rules_db_rig import HEAD, Database, rules_of
 from service import PATIENCE_S, WEIR, Service, wait_until
-from weir_cli import DONE, NO, weir
+from weir_cli import DONE, NO, ROOT, WORLD, weir
 
 
 @pytest.fixture
@@ -286,6 +287,22 @@ def test_the_default_place_is_the_state_directory(server, db, tmp_path):
                                                             "STATE_DIRECTORY": str(tmp_path / "state")}) as one:
         assert limit_of(one) == 7
     assert (tmp_path / "state" / "rules").is_symlink()
+
+
+def test_users_of_redis_need_no_more_than_the_page_says(server, tmp_path):
+    for line in re.findall(r"^ACL SETUSER .*$", (ROOT / "docs/rules-database.md").read_text(), re.M):
+        server.ask(*line.replace("SECRET", "secret").split())
+    editor, reader = (f"redis://{name}:secret@127.0.0.1:{server.port}" for name in ("weir-editor", "weir-node"))
+    db = Database(tmp_path, editor)
+    for args in ("put", "-"), ("list",), ("get", "api"), ("history", "api"), ("rollback", "api", "1"), ("delete", "api"):
+        done = db.run(*args, stdin=rules_of(limit=7))
+        assert done.returncode == DONE, done.stderr
+    assert db.put(rules_of(limit=8)).returncode == DONE
+    assert Database(tmp_path, reader).put(rules_of(limit=9)).returncode == WORLD        # may only read
+    with node(tmp_path, reader) as one:
+        assert limit_of(one) == 8
+        assert db.put(rules_of(limit=9)).returncode == DONE
+        wait_limit(one, 9)
 
 
 def test_a_password_is_not_shown(tmp_path):
