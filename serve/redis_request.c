@@ -185,13 +185,10 @@ int weir_redis_request_plan(struct weir_redis_request *out, struct weir_redis_pl
                             uint64_t now_ns, struct weir_status *statuses)
 {
     struct weir_session *s = planner->session;
-    weir_plan_reset(s);
-    int err = weir_plan_open(s, s->mine, request, false);
+    int err = weir_plan_one(s, s->mine, request, false);
     if (err != 0)
         return err;
     struct weir_plan *plan = &s->plans[0];
-    weir_plan_find(s, plan);
-    weir_plan_fill(s, plan, false);
     if (weir_key_overrides_live(s->engine->table, now_ns))
         weir_key_override_apply(s, plan, now_ns);
     *out = (struct weir_redis_request){

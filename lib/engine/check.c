@@ -32,14 +32,10 @@ static int check_one(struct weir_session *s, const struct weir_published *publis
                      const struct weir_request *request, uint64_t now_ns, bool is_refund,
                      struct weir_decision *out)
 {
-    weir_plan_reset(s);
-    int err = weir_plan_open(s, published, request, is_refund);
-    if (err)
-        return err;
-    weir_plan_find(s, &s->plans[0]);
-    weir_plan_fill(s, &s->plans[0], false);
-    decide(s, &s->plans[0], now_ns, out);
-    return 0;
+    int err = weir_plan_one(s, published, request, is_refund);
+    if (err == 0)
+        decide(s, &s->plans[0], now_ns, out);
+    return err;
 }
 
 int weir_check(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
@@ -67,13 +63,13 @@ static size_t plan_some(struct weir_session *s, const struct weir_published *pub
     size_t planned = 0;
     weir_plan_reset(s);
     do {
-        results[planned] = weir_plan_open(s, published, &requests[planned], false);
+        results[planned] = weir_plan_open(s, published, &requests[planned]);
         planned++;
     } while (planned < n && weir_plan_has_room(s, requests[planned].descriptor_count));
     for (uint32_t i = 0; i < s->plan_count; i++)
         weir_plan_find(s, &s->plans[i]);
     for (uint32_t i = 0; i < s->plan_count; i++)
-        weir_plan_fill(s, &s->plans[i], true);
+        weir_plan_fill(s, &s->plans[i]);
     return planned;
 }
 

@@ -64,13 +64,7 @@ static int plan_one(struct weir_session *s, const struct weir_request *request)
 {
     if (request->descriptor_count > 1)
         return WEIR_ERR_INVALID;
-    weir_plan_reset(s);
-    int err = weir_plan_open(s, weir_publish_hold(s), request, false);
-    if (err)
-        return err;
-    weir_plan_find(s, &s->plans[0]);
-    weir_plan_fill(s, &s->plans[0], false);
-    return 0;
+    return weir_plan_one(s, weir_publish_hold(s), request, false);
 }
 
 /* The number of counter i: rounded up, at most what fits. */

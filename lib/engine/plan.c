@@ -316,8 +316,9 @@ static void note_stranger(const struct weir_session *s, struct weir_str domain)
         weir_value_stats_add(stat, amounts);
 }
 
-int weir_plan_open(struct weir_session *s, const struct weir_published *published,
-                   const struct weir_request *request, bool is_refund)
+/* Inline, for those who plan one request step after step. */
+static inline int open_plan(struct weir_session *s, const struct weir_published *published,
+                            const struct weir_request *request)
 {
     int err = check_request(request);
     if (err)
@@ -332,14 +333,12 @@ int weir_plan_open(struct weir_session *s, const struct weir_published *publishe
         .item_count = request->descriptor_count,
         .is_atomic = domain && weir_domain_is_atomic(domain),
     };
-    for (uint32_t i = 0; i < request->descriptor_count; i++) {
+    for (uint32_t i = 0; i < request->descriptor_count; i++)
         open_item(s, domain, request, &request->descriptors[i]);
-        plan->items[i].is_refund |= is_refund;
-    }
     return 0;
 }
 
-void weir_plan_find(struct weir_session *s, struct weir_plan *plan)
+static inline void find_plan(struct weir_session *s, struct weir_plan *plan)
 {
     for (uint32_t i = 0; i < plan->item_count && plan->domain; i++) {
         struct weir_item *item = &plan->items[i];
@@ -348,7 +347,7 @@ void weir_plan_find(struct weir_session *s, struct weir_plan *plan)
     }
 }
 
-void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batch)
+static inline void fill_plan(struct weir_session *s, struct weir_plan *plan)
 {
     bool has_replaces = false;
     for (uint32_t i = 0; i < plan->item_count && plan->domain; i++) {
@@ -361,6 +360,38 @@ void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batc
     }
     if (has_replaces)
         drop_replaced(s, plan);
-    if (is_batch || plan->item_count > 1)
+}
+
+int weir_plan_open(struct weir_session *s, const struct weir_published *published,
+                   const struct weir_request *request)
+{
+    return open_plan(s, published, request);
+}
+
+void weir_plan_find(struct weir_session *s, struct weir_plan *plan)
+{
+    find_plan(s, plan);
+}
+
+void weir_plan_fill(struct weir_session *s, struct weir_plan *plan)
+{
+    fill_plan(s, plan);
+    fetch(s, plan);
+}
+
+int weir_plan_one(struct weir_session *s, const struct weir_published *published,
+                  const struct weir_request *request, bool is_refund)
+{
+    struct weir_plan *plan = &s->plans[0];
+    weir_plan_reset(s);
+    int err = open_plan(s, published, request);
+    if (err)
+        return err;
+    for (uint32_t i = 0; i < plan->item_count && is_refund; i++)
+        plan->items[i].is_refund = true;
+    find_plan(s, plan);
+    fill_plan(s, plan);
+    if (plan->item_count > 1) /* a single counter is asked for at once */
         fetch(s, plan);
+    return 0;
 }

@@ -17,7 +17,12 @@ void weir_plan_reset(struct weir_session *s);
 /* Whether another request of so many descriptors fits beside those planned. */
 bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count);
 
-/* Three steps, each of which starts to fetch what the next one reads.  Who plans several requests
+/* Plans one request, alone.  is_refund: give back whatever the descriptors say.
+ * 0, or the errors of weir_check(). */
+WEIR_MUST_CHECK int weir_plan_one(struct weir_session *s, const struct weir_published *published,
+                                  const struct weir_request *request, bool is_refund);
+
+/* The same in three steps, each of which starts to fetch what the next one reads.  Who plans several requests
  * takes each step for all of them before the next.
  *
  *     open   checks the request; guesses where its rules will be looked for, names its entries
@@ -25,12 +30,10 @@ bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
  *     fill   what the rules say, and all counters
  */
 
-/* Begins a plan.  is_refund: give back whatever the descriptors say.
- * 0, or the errors of weir_check(); then the session is as before. */
+/* Begins a plan.  0, or the errors of weir_check(); then the session is as before. */
 WEIR_MUST_CHECK int weir_plan_open(struct weir_session *s, const struct weir_published *published,
-                                   const struct weir_request *request, bool is_refund);
+                                   const struct weir_request *request);
 void weir_plan_find(struct weir_session *s, struct weir_plan *plan);
-/* is_batch: others will be filled before this is charged. */
-void weir_plan_fill(struct weir_session *s, struct weir_plan *plan, bool is_batch);
+void weir_plan_fill(struct weir_session *s, struct weir_plan *plan);
 
 #endif
