@@ -22,8 +22,8 @@ bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
 WEIR_MUST_CHECK int weir_plan_one(struct weir_session *s, const struct weir_published *published,
                                   const struct weir_request *request, bool is_refund);
 
-/* The same in three steps, each of which starts to fetch what the next one reads.  Who plans several
- * requests takes each step for all of them before the next.
+/* The same in three steps, each of which starts to fetch what the next one reads.  Who plans
+ * several requests takes each step for all of them before the next.
  *
  *     open   checks the request; guesses where its rules will be looked for, names its entries
  *     find   its rules, and the counters of those that have one limit
