@@ -59,7 +59,7 @@ void weir_ask_block_give(struct weir_asks *asks, void *block)
     weir_ask_add(asks, WEIR_ASK_COUNT_PENDING, UINT64_MAX); /* - 1 */
 }
 
-static void give_back(struct weir_ask *ask)
+void weir_ask_free(struct weir_ask *ask)
 {
     struct weir_asks *asks = ask->asks;
     if (ask->version != NULL)
@@ -96,7 +96,7 @@ static struct weir_ask *take(struct weir_asks *asks, struct weir_redis_request *
     size_t part_bytes = (planned->count * sizeof(struct weir_ask_part) + 15) / 16 * 16;
     uint8_t *room = take_room(ask, part_bytes + weir_redis_request_bytes(planned));
     if (room == NULL || ask->version == NULL) {
-        give_back(ask);
+        weir_ask_free(ask);
         return NULL;
     }
     ask->parts = (struct weir_ask_part *)(void *)room;
@@ -113,54 +113,60 @@ static void decide(struct weir_asks *asks, struct weir_redis_request *r, uint64_
     weir_redis_request_decide(r, asks->worker->session, now_ns, out);
 }
 
-/* Remembers which of the items that the store was asked for in vain have passed, all the same. */
-static void note_passed(struct weir_redis_request *r, const struct weir_decision *decision)
+/* Remembers which items have passed, of those that the store was asked for in vain, or bit by bit. */
+static void note_passed(struct weir_redis_request *r, const struct weir_decision *decision,
+                        bool is_split)
 {
     bool is_refused = r->is_atomic && decision->overall != WEIR_CODE_OK;
     for (uint32_t i = 0; i < r->item_count; i++) {
         const struct weir_status *status = &decision->statuses[i];
-        if (r->deciders[i] != WEIR_BY_NOBODY)
+        if (r->deciders[i] != WEIR_BY_NOBODY && !(is_split && r->deciders[i] == WEIR_BY_STORE))
             continue;
         bool has_passed = status->code == WEIR_CODE_OK && !status->is_shadow && !is_refused;
         r->deciders[i] = has_passed ? WEIR_WITHOUT_STORE_PASSED : WEIR_WITHOUT_STORE_REFUSED;
     }
 }
 
-/* What was not carried out is owed; of what is only late, more will be heard. */
-static void settle_failed(struct weir_ask *ask, const struct weir_decision *decision)
+/* An atomic request whose parts went several ways is decided as a whole: where one has failed, so
+ * have all. */
+static void fail_together(struct weir_ask *ask)
 {
-    note_passed(&ask->request, decision);
-    for (uint32_t i = 0; i < ask->part_count; i++) {
-        struct weir_ask_part *part = &ask->parts[i];
-        if (part->err == WEIR_ERR_STORE_LATE)
-            ask->parts_late++;
-        else if (part->err != 0)
-            weir_ask_part_owe(part);
+    struct weir_redis_request *r = &ask->request;
+    for (uint32_t i = 0; i < r->item_count && ask->has_failed && ask->is_split; i++) {
+        if (r->deciders[i] == WEIR_BY_STORE)
+            r->deciders[i] = WEIR_BY_NOBODY;
     }
+}
+
+static void tell(struct weir_ask *ask, struct weir_decision *decision)
+{
+    struct weir_asks *asks = ask->asks;
+    struct weir_waiter *waiter = ask->waiter;
+    ask->is_forfeit = waiter == NULL; /* it has left */
+    if (waiter == NULL)
+        return;
+    waiter->ask = NULL;
+    asks->telling = ask;
+    waiter->done(waiter, decision);
+    asks->telling = NULL;
 }
 
 /* All parts are there. */
 static void finish(struct weir_ask *ask)
 {
     struct weir_asks *asks = ask->asks;
-    struct weir_waiter *waiter = ask->waiter;
     struct weir_decision decision = {.statuses = asks->statuses};
     ask->decided_ns = weir_loop_now(asks->worker->loop);
+    fail_together(ask);
     decide(asks, &ask->request, ask->decided_ns, &decision);
-    if (ask->has_failed)
-        settle_failed(ask, &decision);
-    if (waiter != NULL) {
-        waiter->ask = NULL;
-        waiter->done(waiter, &decision);
-    }
-    if (ask->parts_late == 0)
-        give_back(ask);
-}
-
-void weir_ask_part_end(struct weir_ask_part *part)
-{
-    if (--part->ask->parts_late == 0)
-        give_back(part->ask);
+    note_passed(&ask->request, &decision, ask->is_split);
+    tell(ask, &decision);
+    if (ask->has_failed || ask->is_split)
+        weir_ask_settle(ask);
+    else if (ask->is_forfeit)
+        weir_ask_release(ask);
+    else if (!ask->is_kept)
+        weir_ask_free(ask);
 }
 
 /* ---- calls ---- */
@@ -174,10 +180,11 @@ static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_red
 {
     const struct weir_ask_part *part = part_of(call);
     const struct weir_redis_request *r = &part->ask->request;
-    weir_redis_put_call(out, how,
-                        &(struct weir_redis_call){.counters = r->counters + part->from,
-                                                  .count = part->count,
-                                                  .is_atomic = r->is_atomic});
+    weir_redis_put_call(
+        out, how,
+        &(struct weir_redis_call){.counters = r->counters + part->from,
+                                  .count = part->count,
+                                  .is_atomic = r->is_atomic && part->ask->part_count == 1});
 }
 
 /* What it was asked for is nobody's to decide now, but the rule's policy's. */
@@ -194,9 +201,8 @@ static void give_up(struct weir_ask_part *part, int err)
 static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answer *answer)
 {
     struct weir_redis_request *r = &part->ask->request;
-    uint64_t decided_ns;
     if (weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
-                               r->counters + part->from, part->count, &decided_ns) != 0) {
+                               r->counters + part->from, part->count, &part->decided_ns) != 0) {
         give_up(part, WEIR_ERR_STORE);
         return true;
     }
@@ -224,6 +230,15 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
         finish(ask);
 }
 
+static bool has_looked(const struct weir_redis_request *r)
+{
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        if (r->deciders[i] == WEIR_BY_TABLE_LOOKED)
+            return true;
+    }
+    return false;
+}
+
 /* Where one server has all keys, so has one call; else each place has one. */
 static void make_parts(struct weir_ask *ask)
 {
@@ -237,16 +252,19 @@ static void make_parts(struct weir_ask *ask)
                                     weir_redis_slot_of(r->counters[i + 1].key)))
             continue;
         ask->parts[ask->part_count++] = (struct weir_ask_part){
-            .call = {.key = r->counters[from].key, .put = put, .done = call_done},
+            .sent = {.call = {.key = r->counters[from].key, .put = put, .done = call_done},
+                     .asks = ask->asks},
             .ask = ask,
             .from = from,
             .count = i + 1 - from,
+            .size = i + 1 - from,
         };
         struct weir_ask_part *part = &ask->parts[ask->part_count - 1];
-        part->call.late_tag = weir_ask_tag(part, WEIR_TAG_PART);
+        part->sent.call.late_tag = weir_ask_tag(part, WEIR_TAG_PART);
         from = i + 1;
     }
     ask->parts_left = ask->part_count;
+    ask->is_split = r->is_atomic && (ask->part_count > 1 || has_looked(r));
 }
 
 /* ---- for front ends ---- */
@@ -262,7 +280,7 @@ static void decide_without_room(struct weir_asks *asks, struct weir_redis_reques
     for (uint32_t i = 0; i < r->count; i++)
         r->deciders[r->owners[i].item] = WEIR_BY_NOBODY;
     decide(asks, r, now_ns, out);
-    note_passed(r, out);
+    note_passed(r, out, false);
     part.ask->request = *r;
     weir_ask_part_owe(&part);
 }
@@ -285,7 +303,7 @@ int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, u
     waiter->ask = ask;
     make_parts(ask);
     for (uint32_t i = 0; i < ask->part_count; i++)
-        weir_redis_link_ask(asks->link, &ask->parts[i].call);
+        weir_redis_link_ask(asks->link, &ask->parts[i].sent.call);
     return WEIR_ASK_PENDING;
 }
 
@@ -294,4 +312,27 @@ void weir_ask_cancel(struct weir_waiter *waiter)
     if (waiter->ask != NULL)
         waiter->ask->waiter = NULL;
     waiter->ask = NULL;
+}
+
+void weir_ask_forfeit(struct weir_asks *asks)
+{
+    if (asks->telling != NULL)
+        asks->telling->is_forfeit = true;
+}
+
+struct weir_ask *weir_ask_keep(struct weir_asks *asks)
+{
+    struct weir_ask *ask = asks->telling;
+    if (ask == NULL || ask->has_failed || ask->is_split)
+        return NULL;
+    ask->is_kept = true;
+    return ask;
+}
+
+void weir_ask_let_go(struct weir_ask *ask, bool is_forfeit)
+{
+    if (is_forfeit)
+        weir_ask_release(ask);
+    else
+        weir_ask_free(ask);
 }

@@ -48,6 +48,12 @@ WEIR_MUST_CHECK int weir_ask_start(struct weir_asks *asks, const struct weir_req
 /* done() will not be called.  Does nothing where it does not wait. */
 void weir_ask_cancel(struct weir_waiter *waiter);
 
+/* From within done(): its places, in queues of leaky buckets and slots, will not be used. */
+void weir_ask_forfeit(struct weir_asks *asks);
+/* Or that is not known yet: NULL where there are none; else let_go() must follow. */
+struct weir_ask *weir_ask_keep(struct weir_asks *asks);
+void weir_ask_let_go(struct weir_ask *ask, bool is_forfeit);
+
 /* ---- the same for a limit that the caller brings (weir_throttle()) ---- */
 
 struct weir_throttle_ask;

@@ -28,6 +28,7 @@ struct debt {
     struct weir_asks *asks;
     struct debt *next; /* of its bucket, or among the free */
     struct weir_limit limit;
+    struct weir_limit told; /* to the store, in the call that is under way */
     struct weir_redis_counter counter;
     uint64_t hash;
     uint64_t since_ns; /* of the newest hits */
@@ -267,9 +268,9 @@ static void pay(struct debt *debt, uint64_t now_ns)
         forget(debt);
         return;
     }
-    debt->limit = forced(&debt->limit);
+    debt->told = forced(&debt->limit);
     debt->counter = (struct weir_redis_counter){
-        .key = name, .limit = &debt->limit, .hits = debt->hits, .op = WEIR_OP_TAKE, .ends = true};
+        .key = name, .limit = &debt->told, .hits = debt->hits, .op = WEIR_OP_TAKE, .ends = true};
     debt->call = (struct weir_redis_ask){
         .key = name, .put = put, .done = call_done, .late_tag = weir_ask_tag(debt, WEIR_TAG_DEBT)};
     debt->sent = debt->hits;

@@ -35,13 +35,24 @@ struct weir_ask_version {
     struct weir_ask_version *next;
 };
 
+/* A call that gives hits back; first: done() gets the call. */
+struct weir_ask_return {
+    struct weir_redis_ask call;
+    struct weir_asks *asks;
+    struct weir_ask_return *next;                 /* of those that wait for the store */
+    void (*finish)(struct weir_ask_return *done); /* it was carried out, or never will be */
+    uint32_t waits;                               /* how often it has */
+};
+
 /* One call of a request: the counters that lie in one place. */
 struct weir_ask_part {
-    struct weir_redis_ask call;
+    struct weir_ask_return sent; /* first, too: it asks, and may give back afterwards */
     struct weir_ask *ask;
-    uint32_t from, count;
+    uint32_t from, count; /* of its counters, those that are asked for now */
+    uint32_t size;        /* all of them */
     uint32_t tries;
-    int err; /* why it has failed; 0: it has not */
+    int err;             /* why it has failed; 0: it has not */
+    uint64_t decided_ns; /* by the store's clock */
 };
 
 struct weir_ask {
@@ -53,6 +64,9 @@ struct weir_ask {
     uint32_t part_count, parts_left, parts_late;
     uint64_t decided_ns; /* without the store, by the table's clock */
     bool has_failed;
+    bool is_split;   /* atomic, but not decided in one place: what is refused must be given back */
+    bool is_kept;    /* by who was told, for its places */
+    bool is_forfeit; /* nobody uses them */
     size_t large_bytes; /* of memory beside the block; 0: none */
     void *large;
 };
@@ -85,6 +99,8 @@ struct weir_asks {
     struct weir_ask_block *free;
     uint32_t used, max; /* of blocks */
     struct weir_ask_version *versions;
+    struct weir_ask_return *returns; /* that found the store away */
+    struct weir_ask *telling;        /* whose waiter is being told; NULL: none is */
     struct weir_ask_debts *debts;
     struct weir_ask_nodes nodes; /* of the first worker */
     _Atomic uint64_t counts[WEIR_ASK_COUNTS];
@@ -137,10 +153,18 @@ void weir_ask_late(void *ctx, uint64_t tag, int err, const struct weir_redis_ans
 
 /* Makes of a counter's answer the question that gives its hits back. */
 void weir_ask_make_return(struct weir_redis_counter *counter, uint64_t decided_ns);
+/* Sends a call that gives back; where the store is away, again and again for a while. */
+void weir_ask_return(struct weir_ask_return *sent, void (*finish)(struct weir_ask_return *done));
+/* Sends those that wait.  Now and then. */
+void weir_ask_return_more(struct weir_asks *asks);
+/* Frees a request that nothing is heard of any more. */
+void weir_ask_free(struct weir_ask *ask);
+/* Once all is decided: what was not carried out is owed, what must not count is given back. */
+void weir_ask_settle(struct weir_ask *ask);
+/* Gives back the places that a request has taken: in queues, and slots.  Frees it then. */
+void weir_ask_release(struct weir_ask *ask);
 /* What passed without the store is owed to it. */
-void weir_ask_part_owe(struct weir_ask_part *part);
-/* A late part is done with: the last takes the request along. */
-void weir_ask_part_end(struct weir_ask_part *part);
+void weir_ask_part_owe(const struct weir_ask_part *part);
 
 /* Each kind of them. */
 void weir_ask_part_late(void *part, int err, const struct weir_redis_answer *answer);

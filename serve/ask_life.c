@@ -89,6 +89,7 @@ static int open_link(struct weir_asks *asks, char *why, size_t why_len)
 
 static void pay(void *ctx)
 {
+    weir_ask_return_more(ctx);
     weir_ask_pay(ctx);
 }
 

@@ -17,12 +17,11 @@
 #define TAG UINT64_C(0x746c6c2e72696577)
 
 struct weir_throttle_ask {
-    struct weir_redis_ask call; /* first: done() gets this */
-    struct weir_asks *asks;
+    struct weir_ask_return sent;         /* first: it asks, and may give back afterwards */
     struct weir_throttle_waiter *waiter; /* NULL: nobody waits any more */
     struct weir_throttle throttle;       /* its key is the counter's name */
     struct weir_limit limit;             /* as the caller gave it */
-    struct weir_limit sent;              /* as Redis is told it */
+    struct weir_limit told;              /* as Redis is told it */
     struct weir_redis_counter counter;
     uint64_t decided_ns; /* without the store */
     bool has_passed;
@@ -81,7 +80,8 @@ static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_red
 static void owe(const struct weir_throttle_ask *ask)
 {
     if (ask->has_passed && ask->counter.op == WEIR_OP_TAKE)
-        weir_ask_owe(ask->asks, ask->counter.key, &ask->sent, ask->counter.hits, ask->decided_ns);
+        weir_ask_owe(ask->sent.asks, ask->counter.key, &ask->told, ask->counter.hits,
+                     ask->decided_ns);
 }
 
 static int read_answer(struct weir_throttle_ask *ask, const struct weir_redis_answer *answer,
@@ -93,8 +93,8 @@ static int read_answer(struct weir_throttle_ask *ask, const struct weir_redis_an
 
 static void decide_alone(struct weir_throttle_ask *ask, struct weir_throttled *out)
 {
-    ask->decided_ns = weir_loop_now(ask->asks->worker->loop);
-    if (fall_back(ask->asks, &ask->throttle, ask->decided_ns, out) != 0)
+    ask->decided_ns = weir_loop_now(ask->sent.asks->worker->loop);
+    if (fall_back(ask->sent.asks, &ask->throttle, ask->decided_ns, out) != 0)
         decide_closed(&ask->throttle, out); /* a bucket that fills in more than 146 years */
     ask->has_passed = out->allowed;
 }
@@ -102,7 +102,7 @@ static void decide_alone(struct weir_throttle_ask *ask, struct weir_throttled *o
 static void call_done(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
 {
     struct weir_throttle_ask *ask = ask_of(call);
-    struct weir_asks *asks = ask->asks;
+    struct weir_asks *asks = ask->sent.asks;
     struct weir_throttle_waiter *waiter = ask->waiter;
     struct weir_throttled out;
     uint64_t decided_ns;
@@ -123,11 +123,9 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
         weir_ask_block_give(asks, ask);
 }
 
-static void returned(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
+static void returned(struct weir_ask_return *sent)
 {
-    (void)err; /* if not even this works, a count stays too high */
-    (void)answer;
-    weir_ask_block_give(ask_of(call)->asks, call);
+    weir_ask_block_give(sent->asks, sent);
 }
 
 void weir_ask_throttle_late(void *ctx, int err, const struct weir_redis_answer *answer)
@@ -139,14 +137,11 @@ void weir_ask_throttle_late(void *ctx, int err, const struct weir_redis_answer *
     if (!is_taken)
         owe(ask);
     if (!is_taken || ask->has_passed) {
-        weir_ask_block_give(ask->asks, ask);
+        weir_ask_block_give(ask->sent.asks, ask);
         return;
     }
     weir_ask_make_return(&ask->counter, decided_ns);
-    weir_ask_add(ask->asks, WEIR_ASK_COUNT_RETURNED, 1);
-    ask->call.done = returned;
-    ask->call.late_tag = 0;
-    weir_redis_link_ask(ask->asks->link, &ask->call);
+    weir_ask_return(&ask->sent, returned);
 }
 
 /* What the counter is called; good until the next name is made. */
@@ -179,21 +174,20 @@ static struct weir_throttle_ask *take(struct weir_asks *asks, const struct weir_
     uint64_t quantity = (uint64_t)throttle->quantity;
     name.ptr = memcpy(ask + 1, name.ptr, name.len);
     *ask = (struct weir_throttle_ask){
-        .call = {.key = name, .put = put, .done = call_done},
-        .asks = asks,
+        .sent = {.call = {.key = name, .put = put, .done = call_done}, .asks = asks},
         .throttle = *throttle,
         .limit = *limit,
-        .sent = *limit,
+        .told = *limit,
         .counter = {.key = name,
-                    .limit = &ask->sent,
+                    .limit = &ask->told,
                     .hits = throttle->quantity < 0 ? 0 - quantity : quantity,
                     .op = op_of(throttle),
                     .ends = true},
     };
     ask->throttle.key = name;
-    ask->sent.requests = 1; /* the rate: the same for all */
-    ask->sent.count_rejected = true;
-    ask->call.late_tag = weir_ask_tag(ask, WEIR_TAG_THROTTLE);
+    ask->told.requests = 1; /* the rate: the same for all */
+    ask->told.count_rejected = true;
+    ask->sent.call.late_tag = weir_ask_tag(ask, WEIR_TAG_THROTTLE);
     return ask;
 }
 
@@ -214,7 +208,7 @@ int weir_ask_throttle(struct weir_asks *asks, const struct weir_throttle *thrott
     weir_ask_add(asks, WEIR_ASK_COUNT_ASKED, 1);
     ask->waiter = waiter;
     waiter->ask = ask;
-    weir_redis_link_ask(asks->link, &ask->call);
+    weir_redis_link_ask(asks->link, &ask->sent.call);
     return WEIR_ASK_PENDING;
 }
 

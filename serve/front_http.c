@@ -65,7 +65,7 @@ bool weir_front_http_hold(struct weir_front_http *front, const struct weir_http1
     hold->answer_len = (uint32_t)weir_http_conn_write(&front->http, request, answer, hold->answer,
                                                       sizeof(hold->answer));
     WEIR_ASSERT(hold->answer_len > 0); /* headers have a maximum, and there is no body */
-    weir_hold_remember(hold, decision);
+    weir_hold_remember(hold, decision, front->http.worker->asks);
     hold->alarm = (struct weir_alarm){.ring = ring, .ctx = front};
     bool is_set = weir_alarm_set(front->http.worker->loop, &hold->alarm, delay_ns);
     WEIR_ASSERT(is_set); /* there are as many alarms as there are holds */

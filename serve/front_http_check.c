@@ -115,6 +115,8 @@ static void turn_away(struct weir_front_http *front, struct weir_decision *decis
 {
     uint64_t now_ns = weir_loop_now(front->http.worker->loop);
     decision->overall = WEIR_CODE_OVER_LIMIT;
+    if (front->http.worker->asks != NULL)
+        weir_ask_forfeit(front->http.worker->asks);
     for (uint32_t i = 0; i < decision->status_count; i++) {
         struct weir_status *status = &decision->statuses[i];
         weir_release(front->http.worker->session, &status->ticket, now_ns);

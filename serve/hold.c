@@ -2,6 +2,7 @@
 #include "serve/hold.h"
 
 #include "base/err.h"
+#include "serve/ask.h"
 
 #include <stdlib.h>
 
@@ -66,11 +67,15 @@ struct weir_hold *weir_hold_take(struct weir_holds *holds)
     add(holds, WEIR_HOLD_COUNT_NOW, 1);
     add(holds, WEIR_HOLD_COUNT_EVER, 1);
     hold->ticket_count = 0;
+    hold->ask = NULL;
     return hold;
 }
 
-void weir_hold_remember(struct weir_hold *hold, const struct weir_decision *decision)
+void weir_hold_remember(struct weir_hold *hold, const struct weir_decision *decision,
+                        struct weir_asks *asks)
 {
+    if (asks != NULL)
+        hold->ask = weir_ask_keep(asks);
     hold->ticket_count = 0;
     for (uint32_t i = 0; i < decision->status_count; i++)
         if (decision->statuses[i].ticket.count > 0 && hold->ticket_count < WEIR_HOLD_TICKETS_MAX)
@@ -82,6 +87,8 @@ void weir_hold_give_back(struct weir_hold *hold, struct weir_worker *worker, boo
     weir_alarm_cancel(worker->loop, &hold->alarm);
     for (uint32_t i = 0; is_forfeit && i < hold->ticket_count; i++)
         weir_release(worker->session, &hold->tickets[i], weir_loop_now(worker->loop));
+    if (hold->ask != NULL)
+        weir_ask_let_go(hold->ask, is_forfeit);
     hold->next = worker->holds->free;
     worker->holds->free = hold;
     add(worker->holds, WEIR_HOLD_COUNT_NOW, UINT64_MAX); /* - 1 */

@@ -34,6 +34,7 @@ enum weir_hold_count {
 struct weir_hold {
     struct weir_alarm alarm; /* the user's to set */
     struct weir_hold *next;  /* among the free */
+    struct weir_ask *ask;    /* whose places are the store's; NULL: none are */
     uint32_t answer_len, ticket_count;
     struct weir_ticket tickets[WEIR_HOLD_TICKETS_MAX];
     char answer[WEIR_HOLD_ANSWER_MAX];
@@ -52,7 +53,8 @@ void weir_holds_note_too_long(struct weir_holds *holds);
 /* NULL where there is no room. */
 struct weir_hold *weir_hold_take(struct weir_holds *holds);
 /* Keeps what the decision's places were, in case they must be given back. */
-void weir_hold_remember(struct weir_hold *hold, const struct weir_decision *decision);
+void weir_hold_remember(struct weir_hold *hold, const struct weir_decision *decision,
+                        struct weir_asks *asks);
 /* Its alarm is cancelled.  is_forfeit: nobody waits for the answer any more, and the places that
  * are still the last of their queues are free. */
 void weir_hold_give_back(struct weir_hold *hold, struct weir_worker *worker, bool is_forfeit);

@@ -306,7 +306,7 @@ def test_stopped_nobody_waits_beyond_the_deadline_and_counts_are_set_right(tmp_p
         own_store.thaw()
         wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0 and told(weir)["pending"] == 0,
                    "all to be settled")
-        assert counted(own_store, "quiet", "k") == before + passed
+        assert counted(own_store, "quiet", "k") == before + passed, json.dumps(told(weir)) + str(weir.events()[-6:])
         assert counted(own_store, "closed", "k") == 0
 
 
