@@ -133,7 +133,7 @@ class Rig:
 
     def load(self, command, cpus=None):
         """Runs a load generator to its end; what it printed."""
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False,
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, errors="replace", check=False,
                               preexec_fn=lambda: os.sched_setaffinity(0, cpus or self.load_cpus))
         if done.returncode != 0:
             sys.exit(f"bench: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
