@@ -10,6 +10,7 @@
 #include "engine/publish.h"
 #include "proto/prom.h"
 #include "serve/admin.h"
+#include "serve/eventual.h"
 #include "serve/rules_follow.h"
 #include "table/controls.h"
 
@@ -380,7 +381,8 @@ static void put_rules_store(struct weir_buf *to, const struct weir_rules_follow 
                weir_rules_follow_count(follow, WEIR_RULES_FOLLOW_REFUSED));
 }
 
-static void put_service(struct weir_buf *to, const struct weir_service *service)
+static void put_service(struct weir_buf *to, const struct weir_service *service,
+                        const struct weir_published *rules)
 {
     struct weir *w = weir_service_engine(service);
     const struct weir_prom_label version = {"version", weir_str_of(weir_version())};
@@ -404,6 +406,8 @@ static void put_service(struct weir_buf *to, const struct weir_service *service)
     put_table(to, w);
     put_processes(to, w);
     weir_admin_store_metrics(to, service);
+    if (weir_service_eventual(service) != NULL)
+        weir_eventual_put_metrics(to, weir_service_eventual(service), rules);
 }
 
 static void put_their_service(struct weir_buf *to, const struct weir_service *service)
@@ -444,7 +448,7 @@ void weir_admin_metrics(struct weir_admin_call *call)
         if (as_ratelimit)
             put_their_service(&call->body, service);
         else
-            put_service(&call->body, service);
+            put_service(&call->body, service, p);
         put_number(&call->body, "weir_metrics_left_out", "gauge",
                    "Lines about rules for which this page has no room.", lines.left_out);
         call->status = 200;

@@ -21,10 +21,12 @@
 #ifndef WEIR_SERVE_ASK_H
 #define WEIR_SERVE_ASK_H
 
+#include "algo/limit.h"
 #include "serve/redis_link.h"
 #include "serve/worker.h"
 
 struct weir_settings;
+struct weir_eventual; /* serve/eventual.h */
 
 /* ---- who waits ---- */
 
@@ -83,6 +85,8 @@ void weir_ask_shared_free(struct weir_ask_shared *shared);
 /* Before the worker's loop runs. */
 WEIR_MUST_CHECK int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
                                   struct weir_ask_shared *shared, char *why, size_t why_len);
+/* Before the loop runs: who decides what is eventual.  Without, it is exact. */
+void weir_asks_set_eventual(struct weir_asks *asks, struct weir_eventual *eventual);
 /* When the loop does not run any more. */
 void weir_asks_free(struct weir_asks *asks);
 
@@ -96,6 +100,9 @@ enum weir_ask_count {
 };
 uint64_t weir_asks_count(const struct weir_asks *asks, enum weir_ask_count count);
 const struct weir_redis_link *weir_asks_link(const struct weir_asks *asks);
+/* Who decides while it is away, for rules that do not say; how it is spoken to. */
+enum weir_on_store_error weir_ask_on_error(const struct weir_ask_shared *shared);
+struct weir_tls *weir_ask_tls(const struct weir_ask_shared *shared);
 /* How many machines ask the store, ourselves included, as far as is known; at least 1. */
 uint32_t weir_ask_nodes(const struct weir_ask_shared *shared);
 

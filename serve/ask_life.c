@@ -25,8 +25,8 @@ static enum weir_on_store_error read_policy(const char *word)
 /* NULL, or what is wrong. */
 static const char *fault_of(const struct weir_settings *settings)
 {
-    if (strcmp(settings->consistency, "exact") != 0)
-        return "--consistency eventual is not supported yet";
+    if (settings->store_global[0] != '\0' && settings->site[0] == '\0')
+        return "--store-global needs the name of this site: --site NAME";
     if (settings->compat_keys)
         return "--compat-keys is not supported yet";
     if (strpbrk(settings->store_prefix, "{}") != NULL)
@@ -63,6 +63,16 @@ int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings
 void weir_ask_shared_free(struct weir_ask_shared *shared)
 {
     free(shared);
+}
+
+enum weir_on_store_error weir_ask_on_error(const struct weir_ask_shared *shared)
+{
+    return shared->on_error;
+}
+
+struct weir_tls *weir_ask_tls(const struct weir_ask_shared *shared)
+{
+    return shared->tls;
 }
 
 uint32_t weir_ask_nodes(const struct weir_ask_shared *shared)
@@ -151,6 +161,11 @@ void weir_asks_free(struct weir_asks *asks)
     weir_ask_debts_free(asks->debts);
     free(asks->blocks);
     free(asks);
+}
+
+void weir_asks_set_eventual(struct weir_asks *asks, struct weir_eventual *eventual)
+{
+    asks->planner.eventual = eventual;
 }
 
 uint64_t weir_asks_count(const struct weir_asks *asks, enum weir_ask_count count)

@@ -10,6 +10,7 @@
 #include "engine/plan.h"
 #include "engine/stats.h"
 #include "engine/ticket.h"
+#include "serve/eventual.h"
 #include "table/key_overrides.h"
 
 #include <stdalign.h>
@@ -31,6 +32,7 @@ struct planning {
 void weir_redis_planner_init(struct weir_redis_planner *planner, struct weir_session *session)
 {
     planner->session = session;
+    planner->eventual = NULL;
     weir_buf_init(&planner->names, NAMES_MAX);
 }
 
@@ -77,11 +79,10 @@ static bool takes_part(const struct weir_item *item)
     return item->charge_count > 0 && part_of(item) != WEIR_REDIS_NO_PART;
 }
 
-static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
+/* Returns the length of the name. */
+static size_t add_name(const struct planning *p, const struct weir_item *item, uint32_t k)
 {
-    struct weir_redis_request *r = p->r;
     struct weir_redis_planner *planner = p->planner;
-    const struct weir_item *item = &r->items[i];
     const struct weir_charge *charge = &item->charges[k];
     const struct weir_descriptor *d = item->descriptor;
     const struct weir_rule_limit *matched = NULL;
@@ -92,10 +93,19 @@ static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
     size_t from = planner->names.len;
     weir_redis_key_add(&planner->names, p->prefix, weir_domain_name(p->domain),
                        planner->name.entries, planner->name.count, charge->limit->tag);
+    return planner->names.len - from;
+}
+
+static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
+{
+    struct weir_redis_request *r = p->r;
+    const struct weir_item *item = &r->items[i];
+    const struct weir_charge *charge = &item->charges[k];
+    size_t name_len = add_name(p, item, k);
     r->owners[r->count] =
         (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges), .item = (uint16_t)i};
     r->counters[r->count++] = (struct weir_redis_counter){
-        .key = {.len = planner->names.len - from},
+        .key = {.len = name_len},
         .limit = charge->limit,
         .hits = charge->hits,
         .op = item->is_refund ? WEIR_OP_GIVE : WEIR_OP_TAKE,
@@ -154,6 +164,41 @@ static void ask_table(const struct planning *p, uint32_t i)
     add_stand_in(p, i, part_of(item), weir_charge_look(p->session, item, p->now_ns));
 }
 
+struct naming {
+    const struct planning *p;
+    const struct weir_item *item;
+};
+
+/* For the moment only: behind the names of what Redis is asked for. */
+static struct weir_str name_charge(void *ctx, uint32_t k)
+{
+    const struct naming *naming = ctx;
+    struct weir_buf *names = &naming->p->planner->names;
+    size_t from = names->len, len = add_name(naming->p, naming->item, k);
+    bool has_failed = names->has_failed;
+    weir_buf_cut(names, from);
+    return (struct weir_str){.ptr = names->ptr + from, .len = has_failed ? SIZE_MAX : len};
+}
+
+/* Decides by the table, and lets others know later. */
+static void ask_eventual(const struct planning *p, uint32_t i)
+{
+    struct weir_item *item = &p->r->items[i];
+    struct naming naming = {.p = p, .item = item};
+    const struct weir_eventual_question question = {.session = p->session,
+                                                    .item = item,
+                                                    .now_ns = p->now_ns,
+                                                    .name = name_charge,
+                                                    .ctx = &naming};
+    bool is_decided = weir_eventual_decide(p->planner->eventual, &question, &p->statuses[i]);
+    p->r->deciders[i] = is_decided ? WEIR_BY_TABLE : WEIR_BY_NOBODY;
+}
+
+static bool is_eventual(const struct planning *p, const struct weir_item *item)
+{
+    return p->planner->eventual != NULL && !p->r->is_atomic && weir_eventual_has(item);
+}
+
 static bool is_all_local(const struct weir_redis_request *r)
 {
     for (uint32_t i = 0; i < r->item_count; i++) {
@@ -172,6 +217,8 @@ static void ask_for_items(const struct planning *p)
         r->deciders[i] = WEIR_BY_STORE;
         if (is_local(item))
             ask_table(p, i);
+        else if (is_eventual(p, item))
+            ask_eventual(p, i);
         for (uint32_t k = 0; k < item->charge_count && r->deciders[i] == WEIR_BY_STORE; k++)
             add_counter(p, i, k);
         /* Takes no part, but is one of those in quota mode of which not all may be over. */

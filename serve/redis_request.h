@@ -6,8 +6,9 @@
  *     decide    statuses and the overall code
  *
  * What Redis is never asked for (`scope: host`, `counting: approximate`) is decided by the table,
- * while the request is planned.  In an atomic request it is only looked at then; a counter that
- * stands in for it tells the script what came of that, and it is taken once Redis has said yes.
+ * while the request is planned; so is what it is told of later (`consistency: eventual`).  In an
+ * atomic request it is only looked at then; a counter that stands in for it tells the script what
+ * came of that, and it is taken once Redis has said yes.
  *
  * A plan lies in its planner and session, and is gone with their next one.  Who waits for Redis
  * moves what is left of it - items, charges, counters, names - into memory of its own: some hundred
@@ -59,9 +60,12 @@ struct weir_redis_request {
     const struct weir_published *published;
 };
 
+struct weir_eventual;
+
 /* Memory to plan in.  Large: not for the stack. */
 struct weir_redis_planner {
     struct weir_session *session;
+    struct weir_eventual *eventual; /* decides what is eventual; NULL: nothing is */
     struct weir_buf names;
     struct weir_redis_counter counters[WEIR_REDIS_COUNTERS_MAX];
     struct weir_redis_owner owners[WEIR_REDIS_COUNTERS_MAX];

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "serve/ask.h"
 #include "serve/audit.h"
+#include "serve/eventual.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -18,6 +19,8 @@
 
 #define TICK_MS 1000     /* watchdog, certificates */
 #define TLS_LOOK_MS 3000 /* how often certificates' files are looked at */
+#define LAST_TRIES 50    /* to tell others what we have admitted, */
+#define LAST_TRY_MS 20   /* so long apart */
 #define EXIT_AT_ONCE 3   /* the exit status when a second signal comes */
 
 /* ---- for front ends ---- */
@@ -82,6 +85,11 @@ uint64_t weir_service_hold_count(const struct weir_service *service, enum weir_h
     for (uint32_t i = 0; i < service->worker_count; i++)
         sum += weir_holds_count(service->workers[i].holds, counter);
     return sum;
+}
+
+const struct weir_eventual *weir_service_eventual(const struct weir_service *service)
+{
+    return service->eventual;
 }
 
 uint64_t weir_service_shadowed(const struct weir_service *service)
@@ -236,6 +244,7 @@ static int open_engine(struct weir_service *service)
         .may_lack_rules = settings->start_without_rules,
         .shadow_mode = settings->shadow_mode,
         .quota_mode = settings->quota_mode,
+        .eventual = strcmp(settings->consistency, "eventual") == 0,
         .no_top_keys = !settings->top_keys,
         .near_limit_ratio = (float)settings->near_limit_ratio,
         .log = engine_says,
@@ -287,6 +296,11 @@ static int open_store(struct weir_service *service)
         struct weir_worker *worker = &service->workers[i];
         err = weir_asks_new(&worker->asks, worker, service->store, why, sizeof(why));
     }
+    if (err == 0 && service->store != NULL)
+        err = weir_eventual_new(&service->eventual, &service->workers[0], service->store, why,
+                                sizeof(why));
+    for (uint32_t i = 0; i < service->worker_count && service->eventual != NULL; i++)
+        weir_asks_set_eventual(service->workers[i].asks, service->eventual);
     if (err != 0)
         weir_service_complain("the store: %s", why[0] != '\0' ? why : weir_strerror(err));
     return err;
@@ -481,6 +495,19 @@ static void wait_or_exit(struct weir_service *service, int fd, uint64_t wait_ms)
     }
 }
 
+/* Others are to know what we have admitted.  Twice at least: what the first time found untold may
+ * be under way. */
+static void tell_last(struct weir_service *service)
+{
+    struct weir_eventual *e = service->eventual;
+    for (int i = 0; e != NULL && i < LAST_TRIES; i++) {
+        if (i >= 2 && weir_eventual_count(e, WEIR_EVENTUAL_COUNT_DIRTY) == 0)
+            return;
+        weir_eventual_flush(e);
+        wait_or_exit(service, -1, LAST_TRY_MS);
+    }
+}
+
 static void go_down(struct weir_service *service)
 {
     const struct weir_settings *settings = service->settings;
@@ -495,6 +522,7 @@ static void go_down(struct weir_service *service)
     wait_or_exit(service, -1, settings->drain_delay);
     for (size_t i = 0; i < service->listener_count; i++)
         weir_listener_close(service->listeners[i].listener);
+    tell_last(service);
     for (uint32_t i = 0; i < service->worker_count; i++)
         weir_loop_stop(service->loops[i], (uint32_t)settings->grace);
     for (uint32_t ended = 0; ended < service->worker_count;) {
@@ -517,8 +545,10 @@ static void fini(struct weir_service *service)
     weir_rules_follow_free(service->follow); /* it posts to the loops */
     for (size_t i = 0; i < service->listener_count; i++)
         weir_listener_free(service->listeners[i].listener);
+    weir_eventual_stop(service->eventual); /* its connections are the first loop's */
     for (uint32_t i = 0; i < service->worker_count; i++)
         weir_worker_fini(&service->workers[i]);
+    weir_eventual_free(service->eventual);
     weir_ask_shared_free(service->store);
     for (size_t i = 0; i < service->listener_count; i++)
         weir_tls_free(service->listeners[i].tls);

@@ -26,6 +26,7 @@
 
 struct weir_service;
 struct weir_audit;
+struct weir_eventual;
 struct weir_http_options;
 struct weir_rules_follow;
 struct weir_ask_shared;
@@ -48,6 +49,8 @@ const struct weir_ask_shared *weir_service_store(const struct weir_service *serv
 uint64_t weir_service_count(const struct weir_service *service, enum weir_front front,
                             enum weir_front_count counter);
 uint64_t weir_service_hold_count(const struct weir_service *service, enum weir_hold_count counter);
+/* NULL: there is no store. */
+const struct weir_eventual *weir_service_eventual(const struct weir_service *service);
 /* Requests of Envoy's protocol, by gRPC or /json, that shadow_mode alone let through. */
 uint64_t weir_service_shadowed(const struct weir_service *service);
 /* How often new rules were not valid, and so changed nothing. */

@@ -23,7 +23,8 @@ struct weir_service {
     struct weir_log *log;
     struct weir_audit *audit;
     struct weir *engine;
-    struct weir_ask_shared *store; /* serve/ask.h; NULL: none */
+    struct weir_ask_shared *store;  /* serve/ask.h; NULL: none */
+    struct weir_eventual *eventual; /* serve/eventual.h; NULL: there is no store */
     struct weir_worker *workers;
     struct weir_loop **loops;
     uint32_t worker_count;

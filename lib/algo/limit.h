@@ -118,6 +118,13 @@ struct weir_verdict {
     uint64_t before;
 };
 
+/* Whether hosts can decide for themselves and tell each other later.  Slots of concurrency have
+ * owners; a sketch's cells are shared by keys. */
+static inline bool weir_limit_may_be_eventual(const struct weir_limit *limit)
+{
+    return limit->algorithm != WEIR_CONCURRENCY && limit->approx == NULL && !limit->is_host_scope;
+}
+
 /* L = 0 refuses every hit for good, and touches no state: no rate, nothing to divide by. */
 static inline bool weir_limit_is_closed(const struct weir_limit *limit, uint64_t hits,
                                         struct weir_verdict *out)

@@ -18,7 +18,11 @@ static int bind_limits(struct weir *w, const struct weir_rules *rules)
 {
     uint32_t count = rules ? weir_rules_limit_count(rules) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        int err = weir_local_bind(w->table, weir_rules_limit_at(rules, i));
+        struct weir_limit *limit = weir_rules_limit_at(rules, i);
+        if (w->options.eventual && limit->consistency == WEIR_CONSISTENCY_UNSAID &&
+            weir_limit_may_be_eventual(limit))
+            limit->consistency = WEIR_CONSISTENCY_EVENTUAL;
+        int err = weir_local_bind(w->table, limit);
         if (err) {
             weir_engine_log(w, WEIR_LEVEL_ERROR,
                             "the table cannot take these rules: %s (at most %d window lengths, and "

@@ -188,6 +188,16 @@ static void set_approx(struct weir_compiler *c, const struct weir_draft_limit *l
     out->approx = approx;
 }
 
+/* What was asked for by defaults, and cannot be, is exact. */
+static void set_consistency(const struct making *m, const struct weir_draft_limit *limit,
+                            struct weir_limit *out)
+{
+    bool may_be_eventual = weir_limit_may_be_eventual(out) && !m->c->domain->is_atomic;
+    out->consistency = limit->consistency & 3u;
+    if (limit->consistency == WEIR_CONSISTENCY_EVENTUAL && !may_be_eventual)
+        out->consistency = WEIR_CONSISTENCY_EXACT;
+}
+
 /* Equal sets are one: most files have one or two. */
 static void set_count_if(struct weir_compiler *c, const struct weir_draft_limit *limit,
                          struct weir_limit *out)
@@ -243,8 +253,8 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
     out->limit.record = WEIR_NO_RECORD;
     out->limit.is_host_scope = limit->is_host_scope;
     out->limit.on_store_error = limit->on_store_error & 3u;
-    out->limit.consistency = limit->consistency & 3u;
     set_approx(c, limit, &out->limit);
+    set_consistency(m, limit, &out->limit);
     set_count_if(c, limit, &out->limit);
     set_prefixes(m, tier, out);
     out->ordinal = (uint8_t)(ordinal * m->tiers + tier);
@@ -335,6 +345,18 @@ static void check_counting(const struct making *m, const struct weir_draft_limit
                           "(buckets: 1), sliding_window_log and token_bucket (refill: continuous)");
 }
 
+static void check_consistency(const struct making *m, const struct weir_draft_limit *limit,
+                              uint32_t written)
+{
+    const char *why = limit->algorithm == WEIR_CONCURRENCY ? "slots are held by one request each"
+                      : limit->width                       ? "approximate counts stay on this host"
+                      : limit->is_host_scope               ? "'scope: host' is not shared"
+                      : m->c->domain->is_atomic            ? "the domain is atomic"
+                                                           : NULL;
+    if ((written & WEIR_HAS_CONSISTENCY) && limit->consistency == WEIR_CONSISTENCY_EVENTUAL && why)
+        weir_report_error(m->c->report, limit->at, "'consistency: eventual' cannot be: %s", why);
+}
+
 /* One limit of the list against itself and the names before it. */
 static void check_limit(const struct making *m, const struct weir_draft_limit *written)
 {
@@ -357,6 +379,7 @@ static void check_limit(const struct making *m, const struct weir_draft_limit *w
     check_fields(c, &limit, written->has);
     check_counting(m, &limit, written->has);
     check_count_if(c, &limit);
+    check_consistency(m, &limit, written->has);
     for (const struct weir_draft_limit *l = m->draft->limits; l != written; l = l->next)
         if (l->name.len && weir_str_eq(l->name, written->name))
             weir_report_error(c->report, written->at, "two limits of one rule are named '%.*s'",

@@ -217,9 +217,6 @@ void weir_parse_consistency(struct weir_parser *p, const struct weir_field *fiel
     int word = weir_parse_word(p, field->name, value, words);
     if (word < 0)
         return;
-    if (word > 0)
-        weir_report_error(p->report, weir_parse_mark(p, value),
-                          "'consistency: %s' is not supported yet; 'exact' is", words[word]);
     p->limit->consistency = (uint8_t)(WEIR_CONSISTENCY_EXACT + word);
     p->limit->has |= WEIR_HAS_CONSISTENCY;
 }

@@ -142,8 +142,9 @@ static void begin(struct weir_tally *tally, const struct weir_tally_of *of, uint
     memcpy(tally->name, of->name.ptr, of->name.len);
     tally->peers.count = tally->sites.count = 0;
     tally->peers.rest = tally->sites.rest = 0;
-    tally->site_hits = 0;
-    tally->is_asked = false;
+    tally->site_hits = tally->since_ns = 0;
+    tally->is_asked = tally->is_far_due = false;
+    atomic_store_explicit(&tally->is_cut, false, memory_order_relaxed);
     atomic_store_explicit(&tally->acked, 0, memory_order_relaxed);
     atomic_store_explicit(&tally->sent, 0, memory_order_relaxed);
     atomic_store_explicit(&tally->tag, tag, memory_order_relaxed);

@@ -74,9 +74,12 @@ struct weir_tally {
     char name[WEIR_TALLY_NAME_MAX];
 
     /* The keeper's. */
+    _Atomic bool is_cut; /* the store did not answer last time */
+    bool is_asked;       /* a message is under way */
+    bool is_far_due;     /* the sites' store has yet to be told what the near one was */
+    uint64_t since_ns;   /* when the keeper found something to tell; 0: all is told */
+    uint64_t site_hits;  /* of all nodes of this site, as last heard */
     struct weir_peers peers, sites;
-    uint64_t site_hits; /* of all nodes of this site, as last heard */
-    bool is_asked;      /* a message is under way */
 };
 
 enum weir_reserved {

@@ -90,8 +90,6 @@ static void what_is_not_supported_yet_says_so(void **state)
         snprintf(words, sizeof(words), "'%s' is not supported yet", fields[i]);
         assert_refused(text, words);
     }
-    assert_refused(HEAD "  - {key: k, rate_limit: {unit: day, consistency: eventual}}\n",
-                   "not supported yet");
     assert_refused(HEAD "  - {key: k, over_limit: {action: delay, max: 3}, " LIMIT "}\n",
                    "not supported yet");
     assert_refused(HEAD "  - {key: k, over_limit: {action: defer, queue: q}, " LIMIT "}\n",
@@ -100,6 +98,20 @@ static void what_is_not_supported_yet_says_so(void **state)
                    "not supported yet");
     assert_quiet("domain: d\ndefaults: {on_store_error: local}\ndescriptors:\n"
                  "  - {key: k, over_limit: {action: drop}, " LIMIT "}\n");
+}
+
+static void what_cannot_be_eventual_is_told_where_it_is_written(void **state)
+{
+    (void)state;
+#define EVENTUAL "unit: day, requests_per_unit: 3, consistency: eventual"
+    assert_refused(HEAD "  - {key: k, rate_limit: {" EVENTUAL ", algorithm: concurrency}}\n",
+                   "'consistency: eventual' cannot be: slots");
+    assert_refused(HEAD "  - {key: k, rate_limit: {" EVENTUAL ", scope: host}}\n",
+                   "'consistency: eventual' cannot be: 'scope: host'");
+    assert_refused(HEAD "  - {key: k, rate_limit: {" EVENTUAL ", counting: approximate}}\n",
+                   "'consistency: eventual' cannot be: approximate");
+    assert_refused("atomic: true\n" HEAD "  - {key: k, rate_limit: {" EVENTUAL "}}\n",
+                   "'consistency: eventual' cannot be: the domain is atomic");
 }
 
 static void count_if_names_statuses_that_can_be_given_back(void **state)
@@ -354,6 +366,7 @@ int main(void)
         cmocka_unit_test(every_error_of_envoyproxy_ratelimit_is_one_here),
         cmocka_unit_test(a_wrong_word_gets_a_suggestion),
         cmocka_unit_test(what_is_not_supported_yet_says_so),
+        cmocka_unit_test(what_cannot_be_eventual_is_told_where_it_is_written),
         cmocka_unit_test(count_if_names_statuses_that_can_be_given_back),
         cmocka_unit_test(all_errors_are_told_at_once_in_order),
         cmocka_unit_test(errors_beyond_the_maximum_are_counted),
