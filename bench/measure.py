@@ -145,12 +145,12 @@ class Rig:
         rate = run(server, requests)
         return (server.cpu_ns() - before) / requests, rate
 
-    def pairs(self, title, target, ours, theirs, is_share):
+    def pairs(self, title, target, ours, theirs, is_share, count=PAIRS):
         """Two servers by turns, each a function without arguments that returns what cost() does.
 
         is_share: the quotient is theirs/ours, how much of their speed we have; else ours/theirs."""
         runs = []
-        for _ in range(self.quick(PAIRS, 2)):
+        for _ in range(self.quick(count, 2)):
             runs.append((ours(), theirs()))
         quotients = [b[0] / a[0] if is_share else a[0] / b[0] for a, b in runs]
         middle = [statistics.median(one[0] for one in side) / 1000 for side in zip(*runs)]

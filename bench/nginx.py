@@ -8,13 +8,15 @@ import random
 import re
 import sys
 
-from bench.measure import Case
+from bench.measure import PAIRS, Case
 
 TITLE = "nginx: share of its speed that is left"
 SPREAD = "95% interval"
 SHARE_OF_BARE = 0.95
 SHARE_OF_LIMIT_REQ = 1.0
 KEYS = 1_000_000
+SHORT = 6000            # requests of a short turn
+SHORT_PAIRS = 100
 
 HEADERS = "add_header X-Ratelimit-Limit 1000000000; add_header X-Ratelimit-Remaining 999999999;"
 ANSWERS = {"a file": "root {folder}/html; open_file_cache max=10;",
@@ -42,7 +44,6 @@ http {{
 SCRIPT = """\
 local key, keys = {begin}, {keys}
 request = function()
-    if key == nil then return wrk.format("GET", "/index.html?key=0") end
     key = key + 1
     return wrk.format("GET", "/index.html?key=" .. key * 618033 % keys)
 end
@@ -55,11 +56,12 @@ descriptors:
 """
 
 
-def start(rig, name, location, answer, http="", load="", upstream=1, cpus=None):
+def start(rig, name, location, answer, http="", load="", upstream=1, cpus=None, before=()):
+    """nginx, one process; before: a program to run it under."""
     def command(port):
         text = CONF.format(folder=rig.folder, name=name, port=port, upstream=upstream, http=http, location=location,
                            answer=answer.format(folder=rig.folder), load=load)
-        return ["/usr/sbin/nginx", "-p", f"{rig.folder}/", "-c", rig.file(f"{name}.conf", text)]
+        return [*before, "/usr/sbin/nginx", "-p", f"{rig.folder}/", "-c", rig.file(f"{name}.conf", text)]
     return rig.serve(command, cpus)
 
 
@@ -76,12 +78,11 @@ def servers(rig, answer, counted, upstream):
                 http=f"limit_req_zone {zone_key} zone=z:{zone_size} rate=1000000r/s;")
 
 
-def ask(rig, server, seconds, begin=None):
-    """Loads a server for so long; requests, and requests a second.  begin: the first of all keys, else there is one."""
-    if rig.is_quick:
-        rig.load(["h2load", "--h1", "-n100", "-c1", f"http://127.0.0.1:{server.port}/index.html?key={begin or 0}"])
-        return 100, 1
-    script = rig.file("ask.lua", SCRIPT.format(keys=KEYS, begin="nil" if begin is None else begin))
+def ask(rig, server, begin=None, seconds=1):
+    """Loads a server for a while; requests, and requests a second.  begin: the first of all keys, else there is one."""
+    if rig.is_quick or begin is None:
+        return ask_for_one(rig, server, begin or 0)
+    script = rig.file("ask.lua", SCRIPT.format(keys=KEYS, begin=begin))
     said = rig.load(["wrk", "-t1", "-c16", f"-d{seconds}s", "-s", script, f"http://127.0.0.1:{server.port}/index.html"])
     if "Non-2xx" in said or "Socket errors" in said:
         sys.exit(f"bench: requests failed\n{said}")
@@ -89,16 +90,25 @@ def ask(rig, server, seconds, begin=None):
     return int(requests), int(requests) / float(took) / {"ms": 0.001, "s": 1, "m": 60}[unit]
 
 
+def ask_for_one(rig, server, key):
+    """A short while: many short turns tell more of two servers than a few long ones."""
+    requests = rig.quick(SHORT, 100)
+    said = rig.load(["h2load", "--h1", f"-n{requests}", "-c16", f"http://127.0.0.1:{server.port}/index.html?key={key}"])
+    if f"{requests} 2xx" not in said:
+        sys.exit(f"bench: requests failed\n{said}")
+    return requests, float(re.search(r"([\d.]+) req/s", said)[1])
+
+
 def fill(rig, server):
     """Asks for every key once."""
     asked = 0
     while asked < rig.quick(KEYS, 1000):
-        asked += ask(rig, server, 5, asked)[0]
+        asked += ask(rig, server, asked, 5)[0]
 
 
 def cost(rig, server, has_keys):
     before = server.cpu_ns()
-    requests, rate = ask(rig, server, 1, random.randrange(KEYS) if has_keys else None)
+    requests, rate = ask(rig, server, random.randrange(KEYS) if has_keys else None)
     return (server.cpu_ns() - before) / requests, rate
 
 
@@ -127,7 +137,8 @@ def compare(rig, answer, lines, counted, upstream):
     after = [memory(one) for one in (ours, limit_req)]
     for title, target, other in (("nginx", SHARE_OF_BARE, bare), ("limit_req", SHARE_OF_LIMIT_REQ, limit_req)):
         case = rig.pairs(f"{answer}, {counted}: of {title}", (">=", target), lambda: cost(rig, ours, has_keys),
-                         lambda other=other: cost(rig, other, has_keys), is_share=True)
+                         lambda other=other: cost(rig, other, has_keys), is_share=True,
+                         count=PAIRS if has_keys else SHORT_PAIRS)
         case.value, case.note = case.spread[0], f"{case.note}; median {case.value:.3f}"  # the lower bound counts
         yield case
     if has_keys and answer == "a file":

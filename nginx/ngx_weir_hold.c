@@ -14,15 +14,6 @@ static ngx_msec_t ms_of(uint64_t ns)
     return (ngx_msec_t)(ns / NS_PER_MS + (ns % NS_PER_MS != 0));
 }
 
-static uint64_t longest(const struct weir_decision *decision)
-{
-    uint64_t delay_ns = 0;
-    for (uint32_t i = 0; i < decision->status_count; i++)
-        if (decision->statuses[i].delay_ns > delay_ns)
-            delay_ns = decision->statuses[i].delay_ns;
-    return delay_ns;
-}
-
 static bool may_hold(const ngx_weir_main_conf_t *main, uint64_t delay_ns)
 {
     return main->worker->held < main->worker->held_max && ms_of(delay_ns) <= main->queue_timeout;
@@ -43,7 +34,7 @@ static void turn_away(struct weir_decision *decision)
 
 uint64_t ngx_weir_delay(ngx_weir_asking_t *a, struct weir_decision *decision)
 {
-    uint64_t delay_ns = decision->overall == WEIR_CODE_OK ? longest(decision) : 0;
+    uint64_t delay_ns = weir_delay_ns(decision);
     if (delay_ns == 0 || a->place->dry_run || may_hold(a->main, delay_ns))
         return delay_ns;
     turn_away(decision);

@@ -28,6 +28,15 @@ static bool next_pair(struct weir_str *query, char **scratch, struct weir_entry 
     return true;
 }
 
+static bool is_too_long(const struct weir_admin_key *key)
+{
+    bool is_any = key->request.domain.len > WEIR_DOMAIN_LEN_MAX;
+    for (uint32_t i = 0; i < key->descriptor.entry_count; i++)
+        is_any |= key->entries[i].key.len > WEIR_KEY_LEN_MAX ||
+                  key->entries[i].value.len > WEIR_VALUE_LEN_MAX;
+    return is_any;
+}
+
 bool weir_admin_key_read(struct weir_admin_call *call, struct weir_admin_key *key)
 {
     struct weir_entry one;
@@ -44,6 +53,10 @@ bool weir_admin_key_read(struct weir_admin_call *call, struct weir_admin_key *ke
             weir_admin_say(call, 400, "400 too many entries\n");
             return false;
         }
+    }
+    if (is_too_long(key)) {
+        weir_admin_say(call, 400, "400 a name or value is longer than any that can be counted\n");
+        return false;
     }
     bool is_named = key->request.domain.len > 0 && key->descriptor.entry_count > 0;
     if (!is_named)

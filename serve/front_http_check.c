@@ -99,15 +99,6 @@ static void answer(struct weir_front_http *front, const struct weir_http1_reques
 
 /* ---- holding ---- */
 
-static uint64_t delay_of(const struct weir_decision *decision)
-{
-    uint64_t longest_ns = 0;
-    for (uint32_t i = 0; i < decision->status_count; i++)
-        if (decision->statuses[i].delay_ns > longest_ns)
-            longest_ns = decision->statuses[i].delay_ns;
-    return longest_ns;
-}
-
 /* It cannot wait here: its place is given back, and it is refused until the wait is one that we
  * would hold it for. */
 static void turn_away(struct weir_front_http *front, struct weir_decision *decision,
@@ -133,10 +124,10 @@ static bool hold(struct weir_front_http *front, const struct weir_http1_request 
                  struct weir_decision *decision)
 {
     const struct weir_settings *settings = weir_service_settings(front->http.worker->service);
-    uint64_t delay_ns = delay_of(decision), most_ns = settings->hold_max * NS_PER_MS;
+    uint64_t delay_ns = weir_delay_ns(decision), most_ns = settings->hold_max * NS_PER_MS;
     char lines[WEIR_HEADERS_LEN_MAX];
     struct weir_text text = weir_text_in(lines, sizeof(lines));
-    if (delay_ns == 0 || decision->overall == WEIR_CODE_OVER_LIMIT)
+    if (delay_ns == 0)
         return false;
     weir_headers_write(&text, front->options->dialects, decision,
                        weir_loop_now(front->http.worker->loop));

@@ -78,6 +78,9 @@ WEIR_API uint64_t weir_now(struct weir *w);
 WEIR_API WEIR_MUST_CHECK int weir_check(struct weir_session *s, const struct weir_request *request,
                                         uint64_t now_ns, struct weir_decision *out);
 
+/* How long an allowed request is to be held: as the limit says that asks for most. */
+WEIR_API uint64_t weir_delay_ns(const struct weir_decision *decision);
+
 /* Decides n requests, in order, as n calls of weir_check() would, but faster: memory is
  * fetched for many at once.  results[i] is what weir_check() would have returned. */
 WEIR_API void weir_check_many(struct weir_session *s, const struct weir_request *requests, size_t n,

@@ -47,3 +47,12 @@ uint64_t weir_longest_delay(const struct weir_charge *charges, uint32_t count)
     }
     return longest;
 }
+
+uint64_t weir_delay_ns(const struct weir_decision *decision)
+{
+    uint64_t longest = 0;
+    for (uint32_t i = 0; i < decision->status_count && decision->overall == WEIR_CODE_OK; i++)
+        if (decision->statuses[i].delay_ns > longest)
+            longest = decision->statuses[i].delay_ns;
+    return longest;
+}

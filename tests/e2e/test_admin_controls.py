@@ -121,6 +121,13 @@ def test_an_override_makes_sense(weir, query, body, status):
     assert told(ask(weir, OVERRIDES))["overrides"] == []
 
 
+@pytest.mark.parametrize("query", ["domain=api&user=" + "x" * 4097, "domain=api&" + "k" * 257 + "=x",
+                                   "domain=" + "d" * 257 + "&user=x"], ids=["value", "key", "domain"])
+def test_a_key_that_nobody_could_count_is_told_as_what_it_is(weir, query):
+    answer = change(weir, f"{OVERRIDES}?{query}", body={"requests_per_unit": 1, "expires_in_s": 1})
+    assert answer.status == 400 and "longer than any that can be counted" in answer.text
+
+
 def test_what_was_set_outlives_the_service(tmp_path):
     table = tmp_path / "table"
     with Service(tmp_path, RULES, listeners=("http", "admin"), table=table) as weir:
