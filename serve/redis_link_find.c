@@ -113,6 +113,20 @@ static int read_answer(struct weir_redis_link *link, const struct weir_redis_ser
     return err;
 }
 
+/* Once, until it is found again. */
+static void tell_lost(struct weir_redis_link *link, const struct weir_redis_server *asked, int err,
+                      const struct weir_redis_answer *answer)
+{
+    struct weir_str reason = weir_str_of(
+        err == WEIR_ERR_NOT_FOUND ? "it knows no master of that name" : weir_strerror(err));
+    if (answer != NULL && answer->nodes[0].type == WEIR_REDIS_ERROR)
+        reason = weir_redis_node_str(answer->reader, &answer->nodes[0]);
+    if (!link->finder.is_told && link->log != NULL)
+        WEIR_LOG(link->log, WEIR_LOG_WARN, "store_unknown",
+                 WEIR_LOG_TEXT("server", asked->address.text), WEIR_LOG_STR("reason", reason));
+    link->finder.is_told = true;
+}
+
 static void on_answer(struct weir_redis_ask *ask, int err, const struct weir_redis_answer *answer)
 {
     struct weir_redis_server *asked = ask->server;
@@ -121,6 +135,10 @@ static void on_answer(struct weir_redis_ask *ask, int err, const struct weir_red
     bool is_sentinel = link->url.topology == WEIR_REDIS_SENTINEL;
     if (err == 0)
         err = read_answer(link, asked, answer);
+    if (err != 0)
+        tell_lost(link, asked, err, answer);
+    else
+        finder->is_told = false;
     finder->has_tried = true;
     finder->is_doubted = err != 0 || has_trouble(link);
     if (err != 0)

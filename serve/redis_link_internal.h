@@ -39,9 +39,10 @@
 #define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
 #define TRIES_FAST 4                 /* of one call; further ones each after a pause */
 #define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
-#define UNSENT_MAX (1u << 20)    /* bytes that a socket does not take: then it is asked no more */
-#define PAUSE_NS (3 * NS_PER_MS) /* before a call is tried again that Redis told to wait */
-#define FIND_NS (10000 * NS_PER_MS) /* between two looks at who has which keys, if all is well */
+#define UNSENT_MAX (1u << 20) /* bytes that a socket does not take: then it is asked no more */
+#define SETTLED_NS (1000 * NS_PER_MS) /* connected for so long: it was let in for good */
+#define PAUSE_NS (3 * NS_PER_MS)      /* before a call is tried again that Redis told to wait */
+#define FIND_NS (10000 * NS_PER_MS)   /* between two looks at who has which keys, if all is well */
 #define FIND_MASTER_NS (1000 * NS_PER_MS) /* the same of Sentinels, whose clients are not told */
 #define FIND_AWAY_NS (200 * NS_PER_MS)    /* the same, if it is not */
 #define FIND_LEAST_NS (50 * NS_PER_MS)    /* whatever calls for one */
@@ -82,10 +83,11 @@ struct weir_redis_line {
     uint32_t greetings; /* owed */
     uint32_t loads;     /* sent */
     uint64_t written;   /* bytes */
-    bool is_ready;      /* greeted, and the script is there */
-    bool wants_load;    /* before the next call */
-    bool has_served;    /* a call was answered */
-    char why[WHY_MAX];  /* it ends, in words; empty: it does not yet */
+    uint64_t ready_ns;
+    bool is_ready;     /* greeted, and the script is there */
+    bool wants_load;   /* before the next call */
+    bool has_served;   /* a call was answered */
+    char why[WHY_MAX]; /* it ends, in words; empty: it does not yet */
 };
 
 struct weir_redis_server {
@@ -117,6 +119,7 @@ struct weir_redis_finder {
     uint64_t begun_ns;               /* the last */
     bool has_tried;                  /* once at least, and in vain if nothing is known yet */
     bool is_doubted;                 /* the one asked last did not help: another */
+    bool is_told;                    /* that nobody says what lies where */
 };
 
 struct weir_redis_link {

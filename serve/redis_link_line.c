@@ -131,6 +131,7 @@ static void become_ready(struct weir_redis_line *line)
     if (line->is_ready || line->greetings > 0)
         return;
     line->is_ready = true;
+    line->ready_ns = weir_redis_now();
     weir_redis_server_ready(line->server);
 }
 
@@ -357,7 +358,7 @@ int weir_redis_line_open(struct weir_redis_line **out, struct weir_redis_server 
         .events = &events,
         .ctx = line,
         .first = server->attempts,
-        .output_max = UNSENT_MAX + OUT_MAX,
+        .output_max = UNSENT_MAX + 2 * OUT_MAX, /* calls, and a probe behind them */
     };
     int err = weir_peer_open(&line->peer, server->link->loop, &options, why, why_len);
     if (err != 0) {

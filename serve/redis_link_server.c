@@ -179,7 +179,8 @@ void weir_redis_server_lost(struct weir_redis_server *server, struct weir_redis_
         return;
     }
     WEIR_ASSERT(line == server->line);
-    bool has_served = line->has_served;
+    bool has_worked =
+        line->has_served || (line->is_ready && weir_redis_now() - line->ready_ns > SETTLED_NS);
     char words[WHY_MAX];
     snprintf(words, sizeof(words), "%s", why); /* it may lie in the line */
     server->line = NULL;
@@ -188,7 +189,7 @@ void weir_redis_server_lost(struct weir_redis_server *server, struct weir_redis_
     weir_redis_line_close(line);
     /* One that worked may have been closed for reasons of its own: once, another is tried before
      * anybody is refused. */
-    if (has_served && weir_breaker_lets(&server->breaker))
+    if (has_worked && weir_breaker_lets(&server->breaker))
         connect_anew(server);
     else
         trip(server, words);

@@ -12,6 +12,7 @@
 #include "net/outlet.h"
 #include "net_rig.h"
 #include "rules/rules.h"
+#include "serve/redis_link.h"
 #include "serve/service.h"
 
 #include <fcntl.h>
@@ -206,6 +207,30 @@ static void loops_and_listeners_start_or_say_that_memory_is_out(void **state)
     try_all(start_loops);
 }
 
+static void start_links(void)
+{
+    static const char *const urls[] = {"redis://127.0.0.1:1", "redis-cluster://127.0.0.1:1,h:2",
+                                       "redis-sentinel://name@h", "redis-shards://h:1,h:2,h:3"};
+    struct weir_loop *loop = NULL;
+    struct weir_redis_link *links[4] = {NULL};
+    char why[256] = "";
+    int err = weir_loop_new(&loop);
+    for (int i = 0; i < 4 && err == 0; i++) {
+        const struct weir_redis_link_options options = {.url = urls[i]};
+        err = weir_redis_link_new(&links[i], loop, &options, why, sizeof(why));
+    }
+    assert_true(err == 0 || err == WEIR_ERR_NOMEM);
+    for (int i = 0; i < 4; i++)
+        weir_redis_link_free(links[i]);
+    weir_loop_free(loop);
+}
+
+static void links_start_or_say_that_memory_is_out(void **state)
+{
+    (void)state;
+    try_all(start_links);
+}
+
 /* ---- the service ---- */
 
 static void say_nothing(void *ctx, enum weir_level level, const char *line)
@@ -263,6 +288,7 @@ int main(void)
         cmocka_unit_test(an_engine_opens_or_says_that_memory_is_out),
         cmocka_unit_test(rules_that_find_no_memory_leave_the_old_ones),
         cmocka_unit_test(loops_and_listeners_start_or_say_that_memory_is_out),
+        cmocka_unit_test(links_start_or_say_that_memory_is_out),
         cmocka_unit_test(a_service_starts_or_says_that_memory_is_out),
     };
     int fd = mkstemp(path);
