@@ -110,10 +110,10 @@ void cli_explain_walk(const struct weir_domain *domain, struct cli_explained *ou
     for (uint32_t i = 0; i < out->entry_count; i++) {
         struct weir_dict_slot next = weir_match_child(rules, at, &out->entries[i]);
         if (next.hash == 0) {
-            say_why(rules, &rules->nodes[at.index], true, out);
+            say_why(rules, &rules->nodes[weir_slot_node(rules, &at)], true, out);
             return;
         }
-        const struct weir_node *child = &rules->nodes[next.index];
+        const struct weir_node *child = &rules->nodes[weir_slot_node(rules, &next)];
         struct weir_str value = weir_node_value(child);
         out->steps[out->step_count++] = (struct cli_step){
             .how = how_of(child),
@@ -123,7 +123,7 @@ void cli_explain_walk(const struct weir_domain *domain, struct cli_explained *ou
         at = next;
     }
     if (out->match.rule == NULL)
-        say_why(rules, &rules->nodes[at.index], false, out);
+        say_why(rules, &rules->nodes[weir_slot_node(rules, &at)], false, out);
 }
 
 /* ---- arguments ---- */
