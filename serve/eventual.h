@@ -20,8 +20,11 @@
  * What was admitted meanwhile is told when the store is back, for as long as it is of use.
  *
  * With store_global there is one such store for each site, and one for all of them, which is told
- * the sums of sites.  With one process on a table all is counted once; a second process (as while
- * one takes over from another) counts others' hits a second time: it refuses early, never late.
+ * the sums of sites.
+ *
+ * A process that is started anew on its table goes on where the last one stopped.  While two run on
+ * one table, as when one takes over from the other, both count what others admit of keys that both
+ * decide: they refuse early for that while, never late.
  *
  * Threads: deciding from any worker's; the keeper is the first worker.  Counters from any.
  * SPDX-License-Identifier: Apache-2.0 */

@@ -22,6 +22,10 @@
 #define SWEEP_NS WEIR_NS_PER_S     /* between two looks at what is over */
 #define LAG_NS (3 * WEIR_NS_PER_S) /* no thread's clock is further behind */
 #define UNTOLD_NS (60 * WEIR_NS_PER_S) /* for so long what is over is still worth telling */
+/* Of counters in the table: never change. */
+#define COUNTED_TAG UINT64_C(0x6472616568)
+#define COUNTED_FAR_TAG UINT64_C(0x726166)
+#define KEPT_NS (10 * WEIR_NS_PER_S) /* a window that may outlast a restart */
 #define HITS_MAX ((UINT64_C(1) << 48) - 1)
 
 static void tell(void *ctx, struct weir_tally *tally);
@@ -66,17 +70,55 @@ static void put(struct weir_redis_ask *ask, struct weir_buf *out, enum weir_redi
 
 /* ---- what is heard ---- */
 
+/* The table outlives us: how many hits of others it counts is kept in it, as a counter of its own
+ * for each key and window.  A process that is started anew so counts none of them again.  Not worth
+ * a slot where the window is over by then; and where a limit's slots are not dated by its window,
+ * one cannot be made of it. */
+struct counted {
+    bool is_kept;
+    struct weir_limit limit;
+    uint64_t key;
+};
+
+static struct counted counted_of(const struct weir_tally *tally, bool is_far)
+{
+    struct counted counted = {.limit = tally->limit};
+    counted.is_kept = tally->limit.window_ns >= KEPT_NS && tally->limit.window_shift == 0;
+    counted.limit.algorithm = WEIR_FIXED_WINDOW;
+    counted.limit.requests = UINT32_MAX;
+    counted.key = weir_mix64(weir_gossip_tag(tally->key, tally->index) ^
+                             (is_far ? COUNTED_FAR_TAG : COUNTED_TAG));
+    return counted;
+}
+
+/* Of `more` hits, those that the table does not count yet. */
+static uint64_t less_counted(struct weir_table *table, const struct counted *counted,
+                             uint64_t at_ns, uint64_t more)
+{
+    struct weir_verdict verdict;
+    weir_local_look(table, &counted->limit, counted->key, at_ns, 0, &verdict);
+    return weir_sat_sub(more, verdict.before);
+}
+
 /* Counts what others have admitted beyond what was known of them. */
 static void learn(struct weir_eventual *e, struct weir_tally *tally,
                   const struct weir_redis_heard *heard, bool is_far)
 {
-    uint64_t more = weir_peers_merge(is_far ? &tally->sites : &tally->peers, heard->list,
-                                     heard->count, is_far ? e->far.id : e->near.id);
+    struct weir_table *table = e->keeper->engine->table;
+    struct weir_peers *peers = is_far ? &tally->sites : &tally->peers;
+    const struct counted counted = counted_of(tally, is_far);
+    bool is_first = peers->count == 0;
+    uint64_t end_ns = (tally->index + 1) * tally->limit.window_ns;
+    uint64_t at_ns = weir_min(e->now_ns, end_ns - 1);
+    uint64_t more =
+        weir_peers_merge(peers, heard->list, heard->count, is_far ? e->far.id : e->near.id);
+    if (more > 0 && is_first && counted.is_kept)
+        more = less_counted(table, &counted, at_ns, more);
     if (more == 0)
         return;
-    uint64_t end_ns = (tally->index + 1) * tally->limit.window_ns;
-    weir_local_add(e->keeper->engine->table, &tally->limit, tally->key,
-                   weir_min(e->now_ns, end_ns - 1), more);
+    weir_local_add(table, &tally->limit, tally->key, at_ns, more);
+    if (counted.is_kept)
+        weir_local_add(table, &counted.limit, counted.key, at_ns, more);
     weir_eventual_add(e, WEIR_EVENTUAL_COUNT_HEARD, more);
 }
 
@@ -298,13 +340,18 @@ static int open_side(struct weir_eventual *e, struct weir_eventual_side *side, c
     return weir_redis_link_new(&side->link, e->keeper->loop, &options, why, why_len);
 }
 
-/* A site is its name, and the same in all its processes; a process is random. */
+/* A site is its name, and the same in all its processes.  A process is its table, by a hash with
+ * the table's secret, and something random (store/tally.h). */
 static int name_sides(struct weir_eventual *e, const char *site)
 {
     static const struct weir_hash_key plain = {0};
+    const struct weir_hash_key *secret = weir_table_hash_key(e->keeper->engine->table);
+    uint32_t random;
+    if (getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        return WEIR_ERR_IO;
+    e->near.id = weir_siphash13(secret, "node", 4) >> 32 << 32 | random;
     e->far.id = weir_siphash13(&plain, site, strlen(site));
-    ssize_t got = getrandom(&e->near.id, sizeof(e->near.id), 0);
-    return got == (ssize_t)sizeof(e->near.id) ? 0 : WEIR_ERR_IO;
+    return 0;
 }
 
 int weir_eventual_keep(struct weir_eventual *e, char *why, size_t why_len)

@@ -103,7 +103,7 @@ uint64_t weir_peers_merge(struct weir_peers *peers, const struct weir_peer *hear
 {
     uint64_t more = 0, rest = 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (heard[i].id == self)
+        if (heard[i].id >> 32 == self >> 32)
             continue;
         struct weir_peer *peer = find(peers, heard[i].id);
         if (peer != NULL)

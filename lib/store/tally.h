@@ -31,7 +31,9 @@
 #define WEIR_TALLY_NAME_MAX 320 /* bytes of a counter's name in the store */
 #define WEIR_TALLY_PEERS 14     /* nodes that are known one by one; all others as one */
 
-/* What one node, or the sum of a site, has admitted. */
+/* What one process, or all of a site, have admitted.  The upper half of an id is the table's, or
+ * the site's: what others on our table have admitted, or we did before we were started anew, is
+ * counted in it already. */
 struct weir_peer {
     uint64_t id;
     uint64_t hits;
@@ -44,7 +46,7 @@ struct weir_peers {
 };
 
 /* What is said of all nodes, at one instant.  Returns by how much others have more than was known
- * of them; `self` is not one of them. */
+ * of them; who shares the upper half of self is not one of them. */
 uint64_t weir_peers_merge(struct weir_peers *peers, const struct weir_peer *heard, uint32_t count,
                           uint64_t self);
 

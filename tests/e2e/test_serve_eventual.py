@@ -30,9 +30,15 @@ FORMS = {
     "tick": "algorithm: token_bucket, refill: interval",
     "leaky": f"algorithm: leaky_bucket, burst: {LIMIT - 1}",
 }
-RULES = "domain: api\ndescriptors:\n" + "".join(
-    f"  - {{key: {name}, rate_limit: {{name: {name}, unit: year, requests_per_unit: {LIMIT}, {form}}}}}\n"
-    for name, form in FORMS.items())
+
+
+def rules_of(forms, unit):
+    return "domain: api\ndescriptors:\n" + "".join(
+        f"  - {{key: {name}, rate_limit: {{name: {name}, unit: {unit}, requests_per_unit: {LIMIT}, {form}}}}}\n"
+        for name, form in forms.items())
+
+
+RULES = rules_of(FORMS, "year")
 
 
 def bound(nodes, round_trip_s):
@@ -43,14 +49,19 @@ def bound(nodes, round_trip_s):
 class Node:
     """A service behind a network of its own."""
 
-    def __init__(self, stack, folder, port, round_trip_s, rules, *flags, env=None):
+    def __init__(self, stack, folder, port, round_trip_s, rules, *flags):
         folder.mkdir(exist_ok=True)
+        self.stack, self.folder, self.rules = stack, folder, rules
         self.proxy = stack.enter_context(Proxy(port))
         self.proxy.delay_s = round_trip_s / 2
-        self.weir = stack.enter_context(Service(
-            folder, rules, flags=("--store", self.proxy.url, "--consistency", "eventual", *flags),
-            listeners=("http", "admin"), env=env))
+        self.flags = ("--store", self.proxy.url, "--consistency", "eventual", *flags)
         self.admitted = collections.Counter()
+        self.start()
+
+    def start(self):
+        """Also after stop(): on the same table."""
+        self.weir = self.stack.enter_context(Service(self.folder, self.rules, flags=self.flags,
+                                                     listeners=("http", "admin"), table=self.folder / "table"))
 
     @contextlib.contextmanager
     def client(self, listener="http"):
@@ -182,6 +193,22 @@ def test_windows_of_a_second_add_up(tmp_path):
         assert max(windows) <= 20 + len(nodes) * 2 * 2 and len(windows) >= 6
 
 
+def test_what_passed_too_soon_is_paid_back(tmp_path):
+    """Buckets owe, and windows that slide look back: what slipped through once does not again in the next second."""
+    forms = {name: form for name, form in FORMS.items() if name in ("bucket", "leaky", "tick", "slide")}
+    with fleet(tmp_path, rules_of(forms, "second")) as (_, nodes):
+        keys = [(name, "k") for name in forms]
+        hammer(nodes, keys, 1)
+        began = time.monotonic()
+        while time.monotonic() < began + 4:
+            hammer(nodes, keys, 10)
+        seconds = time.monotonic() - began
+        for name, value in keys:
+            room = {"tick": 2, "slide": 2}.get(name, 1) * LIMIT         # windows that have only begun, or not yet ended
+            most = room + LIMIT * seconds + len(nodes) * 2 * UNIT
+            assert LIMIT * (seconds - 2) / 2 < in_all(nodes)[name, value] <= most, (name, seconds)
+
+
 def test_a_node_that_was_cut_off_goes_on_and_tells_when_it_is_back(tmp_path):
     keys = [("fixed", "cut"), ("log", "cut"), ("bucket", "cut")]
     with fleet(tmp_path, flags=("--on-store-error", "open")) as (server, nodes):
@@ -220,6 +247,22 @@ def test_a_store_that_forgets_everything_is_told_again(tmp_path):
         assert LIMIT <= in_all(nodes)[key] <= LIMIT + len(nodes) * 2 * UNIT
 
 
+def test_a_node_that_is_started_anew_counts_nothing_twice(tmp_path):
+    keys = [(name, "anew") for name in FORMS]
+    with fleet(tmp_path, round_trips_s=(0, 0)) as (_, nodes):
+        for rounds in (UNIT, 1):            # the second time both hear of all
+            for node in nodes:
+                hammer([node], keys, rounds)
+                settle(nodes)
+        nodes[1].weir.stop()
+        nodes[1].start()
+        hammer([nodes[1]], keys, 1)
+        settle(nodes)
+        assert nodes[1].metrics()["weir_eventual_hits_heard_total"] == 0
+        use_up([nodes[1]], keys)
+        assert set(in_all(nodes).values()) == {LIMIT}
+
+
 @pytest.mark.parametrize("policy,most", [("closed", 2 * UNIT), ("local", LIMIT), ("open", LIMIT)])
 def test_on_store_error_says_what_passes_while_nobody_can_be_told(tmp_path, policy, most):
     with fleet(tmp_path, flags=("--on-store-error", policy), round_trips_s=(0,)) as (server, (node,)):
@@ -256,6 +299,53 @@ def test_a_node_that_goes_tells_before_it_does(tmp_path):
         assert told(server, *key) == []
         node.weir.stop()
         assert [list(window.values()) for window in told(server, *key)] == [[3]]
+
+
+@contextlib.contextmanager
+def sites(tmp_path):
+    """Two sites of two nodes: a store near to each, and one far from all of them."""
+    with contextlib.ExitStack() as stack:
+        far = stack.enter_context(Server(tmp_path / "far"))
+        globe = stack.enter_context(Proxy(far.port))
+        globe.delay_s = 0.05
+        nodes = []
+        for site in ("east", "west"):
+            near = stack.enter_context(Server(tmp_path / site))
+            nodes += [Node(stack, tmp_path / f"{site}{i}", near.port, 0, RULES,
+                           "--store-global", globe.url, "--site", site) for i in range(2)]
+        yield far, globe, nodes
+
+
+def test_sites_share_a_limit_through_a_store_of_all(tmp_path):
+    keys = [(name, "k") for name in FORMS]
+    with sites(tmp_path) as (far, _, nodes):
+        use_up(nodes, keys)
+        settle(nodes)
+        admitted = in_all(nodes)
+        assert all(LIMIT <= admitted[key] <= LIMIT + len(nodes) * 2 * UNIT for key in keys), admitted
+        for name, value in keys:
+            (window,) = told(far, name, value)
+            assert len(window) == 2 and sum(window.values()) == admitted[name, value]
+        slipped = sum(max(0, admitted[key] - LIMIT) for key in keys if key[0] not in ("bucket", "leaky"))
+        over = collections.Counter()
+        for node in nodes:
+            over.update(node.over())
+        assert sum(over.values()) == slipped
+
+
+def test_sites_that_cannot_reach_each_other_go_on_and_catch_up(tmp_path):
+    key = ("fixed", "k")
+    with sites(tmp_path) as (far, globe, nodes):
+        hammer(nodes, [key], 1)
+        settle(nodes)
+        globe.cut()
+        while hammer(nodes, [key], 10):
+            time.sleep(INTERVAL_S)
+        east, west = in_all(nodes[:2])[key], in_all(nodes[2:])[key]
+        assert all(LIMIT - 4 <= site <= LIMIT + 4 * UNIT for site in (east, west))      # each by itself
+        globe.heal()
+        settle(nodes)
+        assert sorted(told(far, *key)[0].values()) == sorted((east, west))
 
 
 def test_rules_that_cannot_be_eventual_are_refused_or_exact(tmp_path):

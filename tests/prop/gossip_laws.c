@@ -32,6 +32,11 @@ struct world {
     struct mail mail[MAIL_MAX];
 };
 
+static uint64_t id_of(uint32_t node)
+{
+    return (uint64_t)(node + 1) << 32;
+}
+
 static void make_world(struct luck *luck, struct world *w)
 {
     memset(w, 0, sizeof(*w));
@@ -39,7 +44,7 @@ static void make_world(struct luck *luck, struct world *w)
     w->limit.requests = 1 + (uint32_t)roll_any(luck, 2000);
     for (uint32_t i = 0; i < w->nodes_count; i++) {
         w->nodes[i].tally.tag = 1;
-        w->store[i].id = i + 1;
+        w->store[i].id = id_of(i);
     }
 }
 
@@ -90,7 +95,8 @@ static void serve(struct world *w, struct mail *mail)
 static void hear(struct world *w, const struct mail *mail)
 {
     struct node *node = &w->nodes[mail->node];
-    node->used += weir_peers_merge(&node->tally.peers, mail->heard, w->nodes_count, mail->node + 1);
+    node->used +=
+        weir_peers_merge(&node->tally.peers, mail->heard, w->nodes_count, id_of(mail->node));
     weir_tally_ack(&node->tally, mail->own);
 }
 

@@ -14,6 +14,7 @@
 
 #define W (60 * WEIR_NS_PER_S)
 #define MAX 16u
+#define SELF (UINT64_C(1) << 32 | 7)
 
 static struct weir_gossip *gossip_new(uint32_t tallies_max)
 {
@@ -189,7 +190,7 @@ static void memory_that_is_used_again_remembers_nothing(void **state)
     (void)state;
     struct weir_gossip *gossip = gossip_new(1);
     struct weir_tally *tally = add(gossip, 1, 1);
-    const struct weir_peer heard = {.id = 9, .hits = 5};
+    const struct weir_peer heard = {.id = UINT64_C(9) << 32, .hits = 5};
     admit(tally, 3);
     assert_int_equal(weir_peers_merge(&tally->peers, &heard, 1, 0), 5);
     assert_true(weir_gossip_drop(gossip, tally));
@@ -225,15 +226,15 @@ static void nodes_beyond_the_list_are_known_by_their_sum(void **state)
     struct weir_peer heard[WEIR_TALLY_PEERS + 3];
     const uint32_t all = WEIR_TALLY_PEERS + 3;
     for (uint32_t i = 0; i < all; i++)
-        heard[i] = (struct weir_peer){.id = i + 1, .hits = 10};
-    assert_int_equal(weir_peers_merge(&peers, heard, all, 1), 10 * (all - 1));
-    assert_int_equal(weir_peers_merge(&peers, heard, all, 1), 0);
+        heard[i] = (struct weir_peer){.id = (uint64_t)(i + 1) << 32 | 5, .hits = 10};
+    assert_int_equal(weir_peers_merge(&peers, heard, all, SELF), 10 * (all - 1));
+    assert_int_equal(weir_peers_merge(&peers, heard, all, SELF), 0);
     heard[all - 1].hits = 13;
     heard[1].hits = 11;
-    heard[0].hits = 99; /* ourselves */
-    assert_int_equal(weir_peers_merge(&peers, heard, all, 1), 4);
-    assert_int_equal(weir_peers_merge(&peers, heard, 0, 1), 0); /* the store has lost everything */
-    assert_int_equal(weir_peers_merge(&peers, heard, all, 1), 0);
+    heard[0].hits = 99; /* we, before we were started anew */
+    assert_int_equal(weir_peers_merge(&peers, heard, all, SELF), 4);
+    assert_int_equal(weir_peers_merge(&peers, heard, 0, SELF), 0); /* the store has lost all */
+    assert_int_equal(weir_peers_merge(&peers, heard, all, SELF), 0);
     weir_gossip_free(NULL);
 }
 
