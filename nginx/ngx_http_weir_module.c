@@ -65,17 +65,5 @@ static ngx_http_module_t context = {
     ngx_http_weir_merge_loc_conf,
 };
 
-ngx_module_t ngx_http_weir_module = {
-    NGX_MODULE_V1,
-    &context,
-    ngx_http_weir_commands,
-    NGX_HTTP_MODULE,
-    NULL, /* init master */
-    NULL, /* init module */
-    init_process,
-    NULL, /* init thread */
-    NULL, /* exit thread */
-    ngx_weir_exit_process,
-    NULL, /* exit master */
-    NGX_MODULE_V1_PADDING,
-};
+ngx_module_t ngx_http_weir_module =
+    NGX_WEIR_MODULE(NGX_HTTP_MODULE, &context, ngx_http_weir_commands, init_process);

@@ -266,17 +266,5 @@ static ngx_stream_module_t context = {
     init_main_conf,   create_srv_conf,   merge_srv_conf,
 };
 
-ngx_module_t ngx_stream_weir_module = {
-    NGX_MODULE_V1,
-    &context,
-    commands,
-    NGX_STREAM_MODULE,
-    NULL, /* init master */
-    NULL, /* init module */
-    init_process,
-    NULL, /* init thread */
-    NULL, /* exit thread */
-    ngx_weir_exit_process,
-    NULL, /* exit master */
-    NGX_MODULE_V1_PADDING,
-};
+ngx_module_t ngx_stream_weir_module =
+    NGX_WEIR_MODULE(NGX_STREAM_MODULE, &context, commands, init_process);

@@ -141,6 +141,14 @@ static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
     return worker->now_ns;
 }
 
+/* A module as nginx knows it; `kind` is NGX_HTTP_MODULE or NGX_STREAM_MODULE. */
+#define NGX_WEIR_MODULE(kind, context, commands, init_process)                                     \
+    {                                                                                              \
+        NGX_MODULE_V1, context, commands, kind, NULL /* init master */, NULL /* init module */,    \
+            init_process, NULL /* init thread */, NULL /* exit thread */, ngx_weir_exit_process,   \
+            NULL /* exit master */, NGX_MODULE_V1_PADDING                                          \
+    }
+
 /* ---- asking: ngx_weir_ask.c ---- */
 
 /* Who asks.  Values last while it does. */

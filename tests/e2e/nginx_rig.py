@@ -32,8 +32,8 @@ descriptors:
     rate_limit: {name: per_address, unit: day, requests_per_unit: 3}
 """
 
-CONF = """\
-load_module {module};
+# How every configuration of ours begins, and how a line of its access log does.
+HEAD = """\
 {user}
 {main}
 daemon {daemon};
@@ -41,8 +41,10 @@ worker_processes {workers};
 pid {folder}/pid;
 error_log {folder}/error.log info;
 events {{ worker_connections 2048; }}
-http {{
-    log_format weir '$status|$weir_status|$weir_rule|$weir_limit|$weir_remaining|$weir_retry_after|$weir_delay|$uri';
+"""
+LOGGED = "$status|$weir_status|$weir_rule|$weir_limit|$weir_remaining|$weir_retry_after|$weir_delay"
+
+CONF = f"load_module {{module}};\n{HEAD}http {{{{\n    log_format weir '{LOGGED}|$uri';" + """
     access_log {folder}/access.log weir;
     client_body_temp_path {folder}/t1;
     proxy_temp_path {folder}/t2;

@@ -9,21 +9,14 @@ import struct
 import threading
 import time
 
-from nginx_rig import BUILD, Nginx, PATIENCE_S, RULES, free_port
+from nginx_rig import BUILD, HEAD, LOGGED, Nginx, PATIENCE_S, RULES, free_port
 
 # The last port has no limit: there the rig sees that nginx listens on all of them.
-CONF = """\
+CONF = f"""\
 load_module /usr/lib/nginx/modules/ngx_stream_module.so;
-load_module {folder}/ngx_stream_weir_module.so;
-{user}
-{main}
-daemon {daemon};
-worker_processes {workers};
-pid {folder}/pid;
-error_log {folder}/error.log info;
-events {{ worker_connections 2048; }}
-stream {{
-    log_format weir '$status|$weir_status|$weir_rule|$weir_limit|$weir_remaining|$weir_retry_after|$weir_delay|$protocol $pid';
+load_module {{folder}}/ngx_stream_weir_module.so;
+{HEAD}stream {{{{
+    log_format weir '{LOGGED}|$protocol $pid';""" + """
     access_log {folder}/access.log weir;
     {engine}
     {http}

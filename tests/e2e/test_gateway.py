@@ -121,6 +121,18 @@ def test_the_upstream_hears_who_asked_and_for_what():
         assert heard["X-Forwarded-Proto"] == "http" and "Connection" not in heard
 
 
+def test_connections_to_the_upstream_are_kept():
+    peers = []
+
+    def answer(handler):
+        peers.append(handler.client_address)
+        return 200, {}, b"ok"
+    with App(answer) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--workers", "1") as gateway:
+        gateway.wait_ready()
+        assert [gateway.ask().status for _ in range(3)] == [200] * 3
+        assert len(peers) == 3 and len(set(peers)) == 1
+
+
 def echo(handler):
     """What the upstream hears, as JSON."""
     return 200, {}, json.dumps(dict(handler.headers)).encode()

@@ -70,11 +70,14 @@ def test_counts_outlive_nginx():
 
 # ---- rules change ----
 
-@pytest.mark.parametrize("pool", ["", "compilers"])
-def test_new_rules_are_taken_by_every_worker_and_bad_ones_are_not(pool):
+# Seen from the event loop and compiled in a thread; all of it in a pool; all of it in a thread, because looking takes long.
+@pytest.mark.parametrize("pool, files", [("", 0), ("compilers", 0), ("", 12000)])
+def test_new_rules_are_taken_by_every_worker_and_bad_ones_are_not(pool, files):
     engine = f"weir_table {{folder}}/table size=8m; weir_rules {{folder}}/rules.yaml {pool and 'threads=' + pool};"
     with Nginx(ALL % ("day", 1000, ""), workers=3, main=f"thread_pool {pool} threads=2;" if pool else "", starts=False) as nginx:
         nginx.configure(engine=engine)
+        for i in range(files):
+            (nginx.folder / f"{i}.csv").touch()
         nginx.start()
         nginx.write("rules.yaml", ALL % ("day", 5000, ""))
         wait_for(lambda: nginx.log().count("new rules, generation 2") == 3, "three workers have them")
