@@ -106,20 +106,6 @@ static bool join(const struct weir_rules_cache *cache, const char *more, char ou
     return len > 0 && len < PATH_MAX;
 }
 
-bool weir_rules_cache_lock(struct weir_rules_cache *cache)
-{
-    char path[PATH_MAX];
-    if (cache->lock_fd >= 0)
-        return true;
-    int fd = join(cache, "lock", path) ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        close(fd);
-        fd = -1;
-    }
-    cache->lock_fd = fd;
-    return fd >= 0;
-}
-
 /* ---- which ---- */
 
 struct weir_redis_rules_head weir_rules_cache_head(const struct weir_rules_cache *cache)
@@ -211,6 +197,24 @@ static void remove_others(const struct weir_rules_cache *cache, const char *kept
             strcmp(entry->d_name, kept_too) != 0)
             remove_set(cache, entry->d_name);
     closedir(dir);
+}
+
+bool weir_rules_cache_lock(struct weir_rules_cache *cache)
+{
+    char path[PATH_MAX], target[NAME_MAX + 1];
+    if (cache->lock_fd >= 0)
+        return true;
+    int fd = join(cache, "lock", path) ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644) : -1;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0)
+        return false;
+    cache->lock_fd = fd;
+    target_of(cache, target);
+    remove_others(cache, target, ""); /* what somebody left who was killed */
+    return true;
 }
 
 /* Lets the link lead to the set of this name. */

@@ -167,7 +167,7 @@ static void look(struct weir_rules_follow *follow)
         WEIR_LOG(follow->log, WEIR_LOG_WARN, "rules store is empty",
                  WEIR_LOG_NUMBER("kept", kept.version));
     follow->is_empty = is_empty;
-    if (is_empty || is_same(&head, &kept) || is_same(&head, &follow->refused) || !may_write(follow))
+    if (!may_write(follow) || is_empty || is_same(&head, &kept) || is_same(&head, &follow->refused))
         return;
     fetch(follow, &kept);
 }
