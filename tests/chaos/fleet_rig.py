@@ -16,7 +16,7 @@ import urllib.request
 
 import history
 from checker import Limit
-from service import ROOT, Service, free_port
+from service import ROOT, Service, free_port, wait_until
 
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD") or ROOT / "build")
 HAMMER = BUILD / "tests/chaos_hammer"
@@ -144,6 +144,11 @@ class Fleet:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[i]['admin']}/metrics", timeout=10) as answer:
             rows = answer.read().decode().splitlines()
         return sum(float(row.rsplit(" ", 1)[1]) for row in rows if row.startswith((name + " ", name + "{")))
+
+    def wait_for_each_other(self):
+        """Until all know how many they are: their shares of a limit follow from it."""
+        wait_until(lambda: all(self.metric(i, "weir_store_nodes") == len(self.nodes) for i in range(len(self.nodes))),
+                   "the nodes to know each other")
 
     def rss(self):
         return max(node.rss() for node in self.nodes if node.is_running())

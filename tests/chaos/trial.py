@@ -41,6 +41,7 @@ class Trial:
     """A load, with a fault in the middle of it."""
 
     def __init__(self, fleet, fault, seconds, after_s=AFTER_S, **load):
+        fleet.wait_for_each_other()
         before = fleet.rss()
         with fleet.load(seconds=LOAD_S, deadline_ms=DEADLINE_MS, **load) as self.load:
             self.load.wait_until(BEFORE_S)
