@@ -36,7 +36,7 @@ def test_a_store_that_is(name, site, fleet):
 @pytest.mark.parametrize("protocol, keys, throttle", [("json", "closed*100", None), ("check", "remote_address*100", None),
                                                       ("resp", "user*100", Limit("token_bucket", 100, burst=50))])
 def test_nobody_waits_for_a_store_that_is_frozen_over(protocol, keys, throttle, site, fleet):
-    trial = Trial(fleet, FAULTS["frozen"](site), quick(0.8, 30), after_s=quick(0.5, 4), protocol=protocol, keys=keys,
+    trial = Trial(fleet, FAULTS["frozen"](site), quick(0.8, 30), protocol=protocol, keys=keys,
                   throttle=throttle, rate=quick(600, 5000))
     figures.tell(f"store frozen, asked by {protocol}", lateness_ms=trial.lateness_ms(), growth_kib=trial.growth / 1024)
     judge_answers(trial, fleet)
