@@ -71,3 +71,4 @@ FAULTS = {
     "loading": fault(lambda site: site.server.restart_loading(), lambda site: None),
     "busy": busy,
 }
+BREAK = "killed", "cut off", "loading"      # these end connections

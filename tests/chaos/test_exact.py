@@ -39,7 +39,7 @@ def shards(folder):
         yield f"redis-shards://127.0.0.1:{one.port},127.0.0.1:{two.port}", [one, two]
 
 
-@pytest.fixture(scope="module", params=[one_server], ids=["one server"])
+@pytest.fixture(scope="module", params=[one_server, a_cluster, shards], ids=["one server", "Cluster", "shards"])
 def fleet(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fleet")
     with request.param(folder) as (url, servers), \
