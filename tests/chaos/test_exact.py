@@ -11,7 +11,7 @@ import pytest
 from checker import NS, Limit
 from fleet_rig import IS_LONG, LIMITS, LONG_WINDOW_S, Fleet, counted, quick
 from redis_rig import Server
-from redis_topologies import Cluster
+from redis_topologies import CALM_MS, Cluster
 
 PATIENT = "--store-deadline", "10s", "--on-store-error", "closed"
 COLD = {"cold": Limit("token_bucket", 2, burst=2)}
@@ -29,7 +29,7 @@ def one_server(folder):
 
 @contextlib.contextmanager
 def a_cluster(folder):
-    with Cluster(folder / "cluster") as cluster:
+    with Cluster(folder / "cluster", timeout_ms=CALM_MS) as cluster:
         yield cluster.url, cluster.masters
 
 

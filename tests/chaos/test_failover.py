@@ -10,7 +10,7 @@ import figures
 import pytest
 from fleet_rig import Fleet, counted, quick
 from history import OK, OVER
-from redis_topologies import Cluster, Sentinels
+from redis_topologies import CALM_MS, Cluster, Sentinels
 from trial import HASTY, LIMITS, MOST, NODES, Trial, judge_answers, share_of, verdicts
 
 PATIENT = "--store-deadline", "10s", "--on-store-error", "closed"
@@ -83,13 +83,16 @@ def changes(cluster):
     yield
 
 
+def used_slots(node):
+    with node.client as client:
+        return sorted({node.ask("CLUSTER", "KEYSLOT", key) for key in client.keys("weir:*")})
+
+
 @contextlib.contextmanager
 def moves(cluster):
     """Slots with keys in them go to the next master, key by key."""
-    for i, source in enumerate(cluster.masters):
-        target = cluster.masters[(i + 1) % len(cluster.masters)]
-        with source.client as client:
-            slots = sorted({source.cluster("KEYSLOT", key) for key in client.keys("weir:*")})
+    for source, slots in [(node, used_slots(node)) for node in cluster.masters]:
+        target = cluster.masters[(cluster.masters.index(source) + 1) % len(cluster.masters)]
         for slot in slots[:quick(4, 12)]:
             cluster.migrate(slot, source, target, keys_at_once=1)
     yield
@@ -97,7 +100,8 @@ def moves(cluster):
 
 @pytest.mark.parametrize("event", [changes, moves])
 def test_a_cluster_in_good_order(event, tmp_path):
-    with Cluster(tmp_path / "cluster") as cluster, Fleet(tmp_path, cluster.url, LIMITS, NODES, flags=PATIENT) as fleet:
+    with Cluster(tmp_path / "cluster", timeout_ms=CALM_MS) as cluster, \
+            Fleet(tmp_path, cluster.url, LIMITS, NODES, flags=PATIENT) as fleet:
         trial = Trial(fleet, event(cluster), 0, rate=RATE, keys=KEYS)
         judge_answers(trial, fleet)
         assert verdicts(trial.load.hits) == {OK}

@@ -18,17 +18,18 @@ from redis_rig import Group, Server, wait_for, with_replicas
 from service import free_port, wait_until
 
 SLOTS = 16384
-NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead
+NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead; on a busy machine that may also be one that is not
+CALM_MS = 10000             # the same, for who wants no failover that was not asked for
 DOWN_AFTER_MS = 600         # before Sentinel holds the master for dead
 FAILOVER_S = 60             # patience: on a busy machine elections fail, and are held again
 QUICK_REPLICATION = "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"
 
 
 class ClusterNode(Server):
-    def __init__(self, folder, *settings):
+    def __init__(self, folder, timeout_ms, *settings):
         self.bus = free_port()
         super().__init__(folder, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port",
-                         self.bus, "--cluster-node-timeout", NODE_TIMEOUT_MS, *QUICK_REPLICATION, *settings)
+                         self.bus, "--cluster-node-timeout", timeout_ms, *QUICK_REPLICATION, *settings)
         self.id = self.cluster("MYID").decode()
 
     def cluster(self, *words):
@@ -52,9 +53,9 @@ class ClusterNode(Server):
 class Cluster(Group):
     """Masters, each with a replica.  Slots are dealt out evenly, in the order of the masters."""
 
-    def make(self, folder, masters=3, replicas=True, settings=()):
+    def make(self, folder, masters=3, replicas=True, timeout_ms=NODE_TIMEOUT_MS, settings=()):
         count = masters * 2 if replicas else masters
-        self.nodes = [self.stack.enter_context(ClusterNode(folder / f"node{i}", *settings)) for i in range(count)]
+        self.nodes = [self.stack.enter_context(ClusterNode(folder / f"node{i}", timeout_ms, *settings)) for i in range(count)]
         self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
         for epoch, node in enumerate(self.nodes, 1):
             node.cluster("SET-CONFIG-EPOCH", epoch)     # else they quarrel first about whose is higher
@@ -102,6 +103,13 @@ class Cluster(Group):
             source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
         for node in (target, source, *(one for one in self.masters if one not in (source, target))):
             node.cluster("SETSLOT", slot, "NODE", target.id)
+        wait_until(self._agree, "all to hear of it")        # else the next move may take a number that is taken
+
+    def _agree(self):
+        """No two masters count the changes of the Cluster differently, or claim the same number of one."""
+        told = [dict(row.split(":") for row in node.cluster("INFO").decode().split()) for node in self.masters]
+        return (len({one["cluster_current_epoch"] for one in told}) == 1
+                and len({one["cluster_my_epoch"] for one in told}) == len(told))
 
 
 class Sentinels(Group):
