@@ -180,9 +180,12 @@ SSL *weir_tls_client_ssl(struct weir_tls *tls, const char *host)
     SSL *ssl = weir_tls_ssl(tls);
     if (ssl == NULL)
         return NULL;
-    /* An address in digits is no name: it is not sent, and compared as what it is. */
+    /* An address in digits is no name: it is not sent, and compared as what it is.  The library's
+     * macro for a name drops its const. */
     bool is_set = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1 ||
-                  (SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1);
+                  (SSL_ctrl(ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+                            (void *)(uintptr_t)host) == 1 &&
+                   SSL_set1_host(ssl, host) == 1);
     if (!is_set) {
         SSL_free(ssl);
         return NULL;
