@@ -38,7 +38,8 @@ static uint64_t sum_asked(const struct weir_service *service, enum weir_ask_coun
 /* Servers are the same for all workers: then the first speaks for all. */
 static uint64_t sum_linked(const struct weir_service *service, enum weir_redis_count count)
 {
-    bool is_same = count == WEIR_REDIS_COUNT_SERVERS || count == WEIR_REDIS_COUNT_SERVERS_AWAY;
+    bool is_same = count == WEIR_REDIS_COUNT_SERVERS || count == WEIR_REDIS_COUNT_SERVERS_AWAY ||
+                   count == WEIR_REDIS_COUNT_SLOTS_UNSERVED;
     uint64_t sum = 0;
     for (uint32_t i = 0; i < (is_same ? 1 : weir_service_worker_count(service)); i++)
         sum += weir_redis_link_count(weir_asks_link(weir_service_worker(service, i)->asks), count);

@@ -47,13 +47,6 @@ void weir_redis_asks_remove(struct weir_redis_ask *ask)
 
 static void wait_for_oldest(struct weir_redis_link *link);
 
-static void count(struct weir_redis_link *link, const struct weir_redis_ask *ask,
-                  enum weir_redis_count which, int n)
-{
-    if (!ask->is_own)
-        weir_redis_count_add(link, which, n);
-}
-
 void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
     ask->begun_ns = weir_redis_now();
@@ -62,6 +55,8 @@ void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *a
     ask->line = NULL;
     ask->tries = 0;
     ask->is_asking = false;
+    if (ask->is_own) /* whose patience is its own, too */
+        return;
     ask->newer = NULL;
     ask->older = link->newest;
     if (link->newest != NULL)
@@ -69,13 +64,18 @@ void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *a
     else
         link->oldest = ask;
     link->newest = ask;
-    count(link, ask, WEIR_REDIS_COUNT_CALLS, 1);
-    count(link, ask, WEIR_REDIS_COUNT_IN_FLIGHT, 1);
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_CALLS, 1);
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_IN_FLIGHT, 1);
     wait_for_oldest(link);
 }
 
 static void leave(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
+    if (ask->queue != NULL)
+        weir_redis_asks_remove(ask);
+    ask->is_waiting = false;
+    if (ask->is_own)
+        return;
     if (ask->older != NULL)
         ask->older->newer = ask->newer;
     else
@@ -84,10 +84,7 @@ static void leave(struct weir_redis_link *link, struct weir_redis_ask *ask)
         ask->newer->older = ask->older;
     else
         link->newest = ask->older;
-    if (ask->queue != NULL)
-        weir_redis_asks_remove(ask);
-    ask->is_waiting = false;
-    count(link, ask, WEIR_REDIS_COUNT_IN_FLIGHT, -1);
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_IN_FLIGHT, -1);
 }
 
 static enum weir_redis_count count_of(int err)
@@ -108,7 +105,8 @@ void weir_redis_ask_finish(struct weir_redis_link *link, struct weir_redis_ask *
                            const struct weir_redis_answer *answer)
 {
     leave(link, ask);
-    count(link, ask, count_of(err), 1);
+    if (!ask->is_own)
+        weir_redis_count_add(link, count_of(err), 1);
     ask->done(ask, err, answer);
 }
 

@@ -149,13 +149,26 @@ static void on_answer(struct weir_redis_ask *ask, int err, const struct weir_red
         look_after(link, is_sentinel ? FIND_MASTER_NS : FIND_NS);
 }
 
+/* Nobody waits for it any more, and the next one is asked. */
+static void give_up(struct weir_redis_link *link)
+{
+    struct weir_redis_finder *finder = &link->finder;
+    weir_redis_link_cancel(link, &finder->ask);
+    weir_redis_server_fail(finder->asked, "it does not say what lies where");
+    tell_lost(link, finder->asked, WEIR_ERR_STORE_LATE, NULL);
+    finder->has_tried = finder->is_doubted = true;
+}
+
 static void look(void *ctx)
 {
     struct weir_redis_link *link = ctx;
     struct weir_redis_finder *finder = &link->finder;
+    if (finder->ask.is_waiting)
+        give_up(link);
     finder->begun_ns = weir_redis_now();
     finder->asked = choose(link);
     finder->ask = (struct weir_redis_ask){.put = put_question, .done = on_answer, .is_own = true};
+    look_after(link, FIND_PATIENCE_NS);
     weir_redis_server_begin(finder->asked);
     weir_redis_ask_enter(link, &finder->ask);
     weir_redis_server_take(finder->asked, &finder->ask);

@@ -43,9 +43,10 @@
 #define SETTLED_NS (1000 * NS_PER_MS) /* connected for so long: it was let in for good */
 #define PAUSE_NS (3 * NS_PER_MS)      /* before a call is tried again that Redis told to wait */
 #define FIND_NS (10000 * NS_PER_MS)   /* between two looks at who has which keys, if all is well */
-#define FIND_MASTER_NS (1000 * NS_PER_MS) /* the same of Sentinels, whose clients are not told */
-#define FIND_AWAY_NS (200 * NS_PER_MS)    /* the same, if it is not */
-#define FIND_LEAST_NS (50 * NS_PER_MS)    /* whatever calls for one */
+#define FIND_MASTER_NS (1000 * NS_PER_MS)  /* the same of Sentinels, whose clients are not told */
+#define FIND_AWAY_NS (200 * NS_PER_MS)     /* the same, if it is not */
+#define FIND_PATIENCE_NS (500 * NS_PER_MS) /* for an answer: a Cluster's may be long */
+#define FIND_LEAST_NS (50 * NS_PER_MS)     /* whatever calls for one */
 #define WHY_MAX 160
 
 struct weir_redis_asks {

@@ -25,10 +25,10 @@ static void wake_at(struct weir_redis_server *server, uint64_t due_ns)
 static void tell_away(struct weir_redis_server *server, const char *why)
 {
     struct weir_redis_link *link = server->link;
-    weir_redis_count_add(link, WEIR_REDIS_COUNT_OPENINGS, 1);
     if (server->is_away)
         return;
     server->is_away = true;
+    weir_redis_count_add(link, WEIR_REDIS_COUNT_OPENINGS, 1);
     weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, 1);
     if (link->log != NULL)
         WEIR_LOG(link->log, WEIR_LOG_WARN, "store_away",

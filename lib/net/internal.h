@@ -62,13 +62,16 @@ struct flow {
     struct outbuf *out;   /* to be written */
 };
 
+/* A socket of libuv's, of either kind. */
+union io {
+    uv_handle_t handle;
+    uv_stream_t stream;
+    uv_tcp_t tcp;
+    uv_pipe_t pipe;
+};
+
 struct weir_conn {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } io;
+    union io io;
     struct weir_side *side;
     void *state;              /* the protocol's */
     struct flow flow;         /* written at the end of the turn */

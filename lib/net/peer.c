@@ -13,12 +13,7 @@
 #define WHY_LEN 160
 
 struct weir_peer {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } io;
+    union io io;
     uv_connect_t connecting;
     uv_getaddrinfo_t lookup;
     struct weir_loop *loop;
