@@ -101,6 +101,13 @@ const struct gateway_upstream *gateway_find_upstream(struct gateway *gateway, st
 bool gateway_add_route(struct gateway *gateway, const char *path, const char *upstream,
                        const char **why);
 
+/* ---- gateway_program.c ---- */
+
+/* Becomes nginx; arguments end with NULL.  Returns where it cannot, with errno. */
+void gateway_exec_nginx(const char *program, char *const *arguments);
+/* As nginx counts: 1022001 is 1.22.1; 0: not known. */
+unsigned gateway_nginx_version(const struct gateway *gateway);
+
 /* ---- gateway_nginx.c ---- */
 
 /* The whole nginx.conf.  False: a value cannot be written there, *why says which. */

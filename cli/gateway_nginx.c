@@ -12,10 +12,14 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#define HTTP2_DIRECTIVE                                                                            \
+    1025001 /* the version that has `http2 on`, and warns of `listen ... http2` */
+
 struct writer {
     struct weir_buf *out;
     const struct gateway *gateway;
-    const char *why; /* the first thing that went wrong */
+    const char *why;    /* the first thing that went wrong */
+    bool listens_http2; /* as a word of listen: nginx before 1.25.1 has no directive for it */
 };
 
 static void put(struct writer *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -166,7 +170,9 @@ static void put_upstreams(struct writer *w)
 
 static void put_listen(struct writer *w, const char *address)
 {
-    const char *tls = w->gateway->set.tls_cert != NULL ? " ssl http2" : "";
+    const char *tls = w->gateway->set.tls_cert == NULL ? ""
+                      : w->listens_http2               ? " ssl http2"
+                                                       : " ssl";
     bool is_everywhere = address[0] == ':';
     put(w, "        listen");
     put_word(w, is_everywhere ? address + 1 : address, false);
@@ -246,6 +252,8 @@ static void put_server(struct writer *w)
     each_word(w, set->listen, put_listen);
     put_directive(w, 2, "ssl_certificate", set->tls_cert);
     put_directive(w, 2, "ssl_certificate_key", set->tls_key);
+    if (set->tls_cert != NULL && !w->listens_http2)
+        put(w, "        http2 on;\n");
     if (set->tls_cert != NULL)
         put(w, "        ssl_protocols TLSv1.2 TLSv1.3;\n"
                "        ssl_session_cache shared:weir:1m;\n");
@@ -259,6 +267,8 @@ bool gateway_write_nginx(struct weir_buf *out, const struct gateway *gateway, co
 {
     static const char *const temporary[] = {"client_body", "proxy", "fastcgi", "uwsgi", "scgi"};
     struct writer w = {.out = out, .gateway = gateway};
+    if (gateway->set.tls_cert != NULL)
+        w.listens_http2 = gateway_nginx_version(gateway) < HTTP2_DIRECTIVE;
     put_top(&w);
     put(&w, "http {\n    server_tokens off;\n");
     for (size_t i = 0; i < CLI_COUNT_OF(temporary); i++)

@@ -143,16 +143,11 @@ static pid_t begin_child(void)
     return 0;
 }
 
-static void exec_nginx(const struct run *run)
+static void exec_nginx(struct run *run)
 {
     const char *program = run->gateway->set.nginx;
-    /* Debian's nginx lies in sbin, which not everybody has in PATH. */
-    const char *const tries[] = {program, "/usr/sbin/nginx"};
-    for (size_t i = 0; i < (strchr(program, '/') != NULL ? 1 : 2); i++) {
-        execlp(tries[i], program, "-p", run->folder, "-c", run->conf, "-e", "stderr", (char *)NULL);
-        if (errno != ENOENT)
-            break;
-    }
+    char *const arguments[] = {"nginx", "-p", run->folder, "-c", run->conf, "-e", "stderr", NULL};
+    gateway_exec_nginx(program, arguments);
     cli_complain("gateway: %s: %s; --nginx says where it is", program, strerror(errno));
 }
 

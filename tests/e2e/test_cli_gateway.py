@@ -49,6 +49,18 @@ def test_every_flag_is_in_the_configuration(tmp_path, module):
         assert line in conf
 
 
+@pytest.mark.parametrize("version, lines", [
+    ("1.22.1", ['listen "127.0.0.1:8000" ssl http2;']), ("1.25.0", ['listen "127.0.0.1:8000" ssl http2;']),
+    ("1.25.1", ['listen "127.0.0.1:8000" ssl;', "http2 on;"]), ("1.29.0", ['listen "127.0.0.1:8000" ssl;', "http2 on;"])])
+def test_http2_is_said_as_the_version_of_nginx_wants_it(tmp_path, module, version, lines):
+    nginx = tmp_path / "nginx"
+    nginx.write_text(f"#!/bin/sh\n[ $1 = -v ] && echo 'nginx version: nginx/{version}' >&2\n")
+    nginx.chmod(0o755)
+    conf = conf_of(module, "--rules", rules_file(tmp_path), "--upstream", UPSTREAM, "--tls-cert", "/c.pem", "--tls-key",
+                   "/k.pem", "--nginx", nginx)
+    assert [line for line in conf if line.startswith(("http2", "listen"))] == lines
+
+
 def test_an_https_upstream_is_verified_and_hears_its_own_name(tmp_path, module):
     conf = conf_of(module, "--rules", rules_file(tmp_path), "--upstream", "https://api.example.com/v2", "--upstream-ca",
                    "/ca.pem")
