@@ -52,11 +52,11 @@ uint64_t weir_lease_lasts_ns(const struct weir_limit *limit, uint32_t ttl_ns, ui
     return weir_min(ttl_ns, part - now_ns % part);
 }
 
-/* floor(span / (step * shares)) */
-static uint64_t steps_in(struct weir_span span, const struct weir_gcra *g, uint32_t shares)
+/* floor(span / step) */
+static uint64_t steps_in(struct weir_span span, const struct weir_gcra *g)
 {
     weir_u128 dens = (weir_u128)span.ns * g->den + span.num;
-    weir_u128 each = ((weir_u128)g->step.ns * g->den + g->step.num) * shares;
+    weir_u128 each = (weir_u128)g->step.ns * g->den + g->step.num;
     return (uint64_t)(dens / each);
 }
 
@@ -65,8 +65,8 @@ uint32_t weir_lease_from_bucket(const struct weir_limit *limit, const struct wei
 {
     struct weir_gcra g = weir_gcra_of(limit);
     struct weir_span ahead = weir_gcra_ahead(&g, state, now_ns);
-    uint64_t most = steps_in(weir_span_sub(g.cap, ahead, g.den), &g, wish->shares);
-    uint32_t tokens = (uint32_t)weir_min(wish->tokens, most);
+    uint64_t left = steps_in(weir_span_sub(g.cap, ahead, g.den), &g);
+    uint32_t tokens = weir_lease_size(wish, left);
     if (tokens == 0)
         return 0;
     const struct weir_span ttl = {.ns = wish->ttl_ns};

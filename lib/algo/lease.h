@@ -19,8 +19,9 @@
  * Whoever counts from before it asked, ends its lease no later than the store thinks, whatever the
  * two clocks show.  A lease that is not spent is lost, or given back: never spent twice.
  *
- * One lease takes at most what is left divided by `shares`, twice the number of nodes, so that one
- * node's hunger leaves something for the others.
+ * For requests that are waiting a lease takes all that is left, if it must, as they would have one
+ * by one.  Ahead of requests it takes at most what is left divided by `shares`, twice the number of
+ * nodes, so that one node's hunger leaves something for the others.
  *
  * Not leased: leaky buckets (a place in a queue is an instant, and cannot wait for its request),
  * concurrency (a slot is one already), logs, sliding counters whose refusals count, and buckets
@@ -39,7 +40,8 @@
 /* What is asked for beyond the hits. */
 struct weir_lease_wish {
     uint32_t tokens; /* at most WEIR_LEASE_TOKENS_MAX */
-    uint32_t shares; /* a lease is at most what is left, divided by this; above 0 */
+    uint32_t sure;   /* of these, so many for requests that are waiting */
+    uint32_t shares; /* what is not sure is at most what is left, divided by this; above 0 */
     uint32_t ttl_ns;
 };
 
@@ -56,7 +58,8 @@ uint64_t weir_lease_lasts_ns(const struct weir_limit *limit, uint32_t ttl_ns, ui
  * hits. */
 static inline uint32_t weir_lease_size(const struct weir_lease_wish *wish, uint64_t left)
 {
-    return (uint32_t)weir_min(wish->tokens, left / wish->shares);
+    uint64_t most = weir_max(left / wish->shares, weir_min(wish->sure, left));
+    return (uint32_t)weir_min(wish->tokens, most);
 }
 
 /* The same of a token bucket, which is charged: *state moves to what it must be. */

@@ -24,6 +24,7 @@ struct lease_model {
     struct weir_tick tick;
     struct weir_tat tat;
     uint64_t cells[WEIR_BUCKETS_MAX + 1];
+    bool is_stored;   /* a counter is made by hits that count, and not by being asked */
     bool is_careless; /* planted: a bucket's lease does not hold back the refill */
 };
 
@@ -51,9 +52,18 @@ static inline void model_settle_cells(struct lease_model *m)
         m->cells[m->sub.index % weir_sub_cells(&m->limit)] = weir_sub_cell(&m->sub);
 }
 
+static inline void model_store(struct lease_model *m, struct lease_model before, bool is_counted)
+{
+    if (!m->is_stored && !is_counted)
+        *m = before;
+    else
+        m->is_stored = true;
+}
+
 static inline void model_take(struct lease_model *m, uint64_t now_ns, uint64_t hits,
                               struct weir_verdict *v)
 {
+    const struct lease_model before = *m;
     if (model_is_bucket(m))
         weir_token_bucket_take(&m->limit, &m->tat, now_ns, hits, v);
     else if (m->limit.algorithm == WEIR_TOKEN_BUCKET)
@@ -65,11 +75,13 @@ static inline void model_take(struct lease_model *m, uint64_t now_ns, uint64_t h
     else
         weir_sliding_counter_take(&m->limit, &m->slide, MODEL_SLIDE_MAX, now_ns, hits, v);
     model_settle_cells(m);
+    model_store(m, before, hits > 0 && (v->allowed || m->limit.count_rejected));
 }
 
 static inline void model_give(struct lease_model *m, uint64_t now_ns, uint64_t hits,
                               struct weir_verdict *v)
 {
+    const struct lease_model before = *m;
     if (model_is_bucket(m))
         weir_token_bucket_give(&m->limit, &m->tat, now_ns, hits, v);
     else if (m->limit.algorithm == WEIR_TOKEN_BUCKET)
@@ -81,6 +93,7 @@ static inline void model_give(struct lease_model *m, uint64_t now_ns, uint64_t h
     else
         weir_sliding_counter_give(&m->limit, &m->slide, now_ns, hits, v);
     model_settle_cells(m);
+    model_store(m, before, false);
 }
 
 /* The window that counts, or the name of the bucket's state. */
@@ -103,8 +116,11 @@ static inline uint32_t model_lease(struct lease_model *m, uint64_t now_ns, uint6
     model_take(m, now_ns, hits, v);
     if (!v->allowed)
         return 0;
-    if (model_is_bucket(m) && !m->is_careless)
-        return weir_lease_from_bucket(&m->limit, wish, &m->tat, now_ns);
+    if (model_is_bucket(m) && !m->is_careless) {
+        uint32_t leased = weir_lease_from_bucket(&m->limit, wish, &m->tat, now_ns);
+        m->is_stored |= leased > 0;
+        return leased;
+    }
     uint32_t granted = weir_lease_size(wish, v->remaining);
     if (granted > 0)
         model_take(m, now_ns, granted, &extra);

@@ -56,7 +56,7 @@ static void choose_op(struct agreement *a, const struct subject *s, struct weir_
                                        .shares = 2 * (1 + (uint32_t)below(a, 5)),
                                        .ttl_ns = weir_lease_ttl_ns(&s->model.limit)};
     if (below(a, 4) == 0)
-        c->wish.shares = 1;
+        c->wish.sure = 1 + (uint32_t)below(a, c->wish.tokens);
     if (s->leased == 0 || chance < 85)
         return;
     c->op = WEIR_OP_RELEASE;

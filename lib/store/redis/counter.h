@@ -16,7 +16,7 @@
  *
  *     | kind 1 | op 1 | counts 1 | ends 1 | part 1 | hits 6 |  what the kind needs ...
  *
- * and before what the kind needs, for a lease: wish 4, shares 4, ttl 4, step 13.
+ * and before what the kind needs, for a lease: wish 4, sure 4, shares 4, ttl 4, step 13.
  *
  * Purity: no clock, no I/O, no allocation.
  * SPDX-License-Identifier: Apache-2.0 */

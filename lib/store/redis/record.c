@@ -70,6 +70,7 @@ static uint8_t *put_wish(uint8_t *at, const struct weir_redis_counter *c)
 {
     WEIR_ASSERT(c->wish.shares > 0 && c->wish.tokens <= WEIR_LEASE_TOKENS_MAX);
     at = weir_redis_put(at, c->wish.tokens, 4);
+    at = weir_redis_put(at, c->wish.sure, 4);
     at = weir_redis_put(at, c->wish.shares, 4);
     at = weir_redis_put(at, c->wish.ttl_ns, 4);
     return put_span(at, weir_gcra_of(c->limit).step);

@@ -8,7 +8,7 @@
 -- part says what an atomic request makes of the rule: 0 it is part of it, 1 in quota mode, 2 it is
 -- not (shadow mode, refunds).
 --
--- A LEASE has, before what its kind needs: wish, shares, ttl, step.  It is a TAKE of a rule with one
+-- A LEASE has, before what its kind needs: wish, sure, shares, ttl, step.  It is a TAKE of a rule with one
 -- limit, in a request that is not atomic.
 --
 -- Returned are a string - the time, a byte for each counter: 1 allowed, 2 charged, 4 to be asked
@@ -30,8 +30,8 @@ local function apply(i, as_op, is_quiet)
     local kind, op, counts, _, _, hits, at = unpack_of(HEAD, record)
     local is_lease = op == LEASE
     if is_lease then
-        wish, shares, ttl_ns, step_s, step_ns, step_num, at =
-            unpack_of('<I4I4I4I5I4I4', record, at)
+        wish, sure, shares, ttl_ns, step_s, step_ns, step_num, at =
+            unpack_of('<I4I4I4I4I5I4I4', record, at)
         op = TAKE
     end
     granted = 0

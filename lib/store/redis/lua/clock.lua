@@ -27,9 +27,10 @@ local EXACT = 9007199254740992          -- 2^53
 local now_s, now_ns                     -- the instant of this call
 local stays_s                           -- how long counters stay, in tests
 
--- Of a TAKE that leases (lib/algo/lease.h): how many tokens beyond its hits, at most what is left
--- divided by `shares`; for how long; the time that a bucket's token is worth; how many it became.
-local wish, shares, ttl_ns, step_s, step_ns, step_num, granted = 0
+-- Of a TAKE that leases (lib/algo/lease.h): how many tokens beyond its hits; of these, how many for
+-- requests that wait; the others are at most what is left divided by `shares`; for how long; the
+-- time that a bucket's token is worth; how many it became.
+local wish, sure, shares, ttl_ns, step_s, step_ns, step_num, granted = 0
 
 local kinds = {}
 
@@ -106,7 +107,7 @@ end
 
 -- How many tokens are leased of a counter of which `left` are.
 local function lease_of(left)
-    granted = min(wish, floor(left / shares))
+    granted = min(wish, max(floor(left / shares), min(sure, left)))
     return granted
 end
 

@@ -73,23 +73,23 @@ local function steps(n, den)
     return n * step_s + s + carry_s, ns - carry_s * E9, num - carry * den
 end
 
--- What is in use once tokens are leased, too (lib/algo/lease.h).  How many is a division of doubles
--- first, which may be off by one, and then a comparison of spans.
+-- What is in use once tokens are leased, too (lib/algo/lease.h).  How many are left is a division of
+-- doubles first, which may be off by a few, and then a comparison of spans.
 local function lease(ahead_s, ahead_ns, ahead_num, cap_s, cap_ns, cap_num, den)
     local left_s, left_ns, left_num =
         subtract(cap_s, cap_ns, cap_num, ahead_s, ahead_ns, ahead_num, den)
     local function fits(n)
-        return not less(left_s, left_ns, left_num, steps(n * shares, den))
+        return not less(left_s, left_ns, left_num, steps(n, den))
     end
     local step = step_s * E9 + step_ns + step_num / den
-    local n = min(wish, floor((left_s * E9 + left_ns + left_num / den) / step / shares))
-    while n > 0 and not fits(n) do
-        n = n - 1
+    local left = floor((left_s * E9 + left_ns + left_num / den) / step)
+    while left > 0 and not fits(left) do
+        left = left - 1
     end
-    while n < wish and fits(n + 1) do
-        n = n + 1
+    while fits(left + 1) do
+        left = left + 1
     end
-    granted = n
+    local n = lease_of(left)
     if n > 0 then
         local ttl_s = floor(ttl_ns / E9)
         if less(ahead_s, ahead_ns, ahead_num, ttl_s, ttl_ns - ttl_s * E9, 0) then
