@@ -4,6 +4,8 @@
 #include "base/err.h"
 #include "engine/publish.h"
 #include "serve/ask_internal.h"
+#include "serve/ask_lease.h"
+#include "table/table.h"
 
 #include <stdlib.h>
 
@@ -151,8 +153,7 @@ static void tell(struct weir_ask *ask, struct weir_decision *decision)
     asks->telling = NULL;
 }
 
-/* All parts are there. */
-static void finish(struct weir_ask *ask)
+void weir_ask_finish(struct weir_ask *ask)
 {
     struct weir_asks *asks = ask->asks;
     struct weir_decision decision = {.statuses = asks->statuses};
@@ -178,8 +179,9 @@ static struct weir_ask_part *part_of(struct weir_redis_ask *call)
 
 static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_redis_how how)
 {
-    const struct weir_ask_part *part = part_of(call);
+    struct weir_ask_part *part = part_of(call);
     const struct weir_redis_request *r = &part->ask->request;
+    part->sent_ns = weir_table_boot_ns();
     weir_redis_put_call(
         out, how,
         &(struct weir_redis_call){.counters = r->counters + part->from,
@@ -206,6 +208,7 @@ static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answ
         give_up(part, WEIR_ERR_STORE);
         return true;
     }
+    weir_ask_part_leases(part);
     part->count = weir_redis_request_settle(r, part->from, part->count);
     if (part->count == 0)
         return true;
@@ -226,8 +229,13 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
         weir_redis_link_ask(ask->asks->link, call);
         return;
     }
-    if (--ask->parts_left == 0)
-        finish(ask);
+    if (--ask->parts_left > 0)
+        return;
+    struct weir_asks *asks = ask->asks;
+    struct weir_ask_flight *flight = ask->flight;
+    weir_ask_finish(ask);
+    if (flight != NULL)
+        weir_ask_lease_landed(asks->leases, flight, err);
 }
 
 static bool has_looked(const struct weir_redis_request *r)
@@ -267,6 +275,22 @@ static void make_parts(struct weir_ask *ask)
     ask->is_split = r->is_atomic && (ask->part_count > 1 || has_looked(r));
 }
 
+void weir_ask_launch(struct weir_ask *ask)
+{
+    weir_ask_add(ask->asks, WEIR_ASK_COUNT_ASKED, 1);
+    make_parts(ask);
+    for (uint32_t i = 0; i < ask->part_count; i++)
+        weir_redis_link_ask(ask->asks->link, &ask->parts[i].sent.call);
+}
+
+void weir_ask_fail(struct weir_ask *ask)
+{
+    make_parts(ask);
+    for (uint32_t i = 0; i < ask->part_count; i++)
+        give_up(&ask->parts[i], WEIR_ERR_STORE_AWAY);
+    weir_ask_finish(ask);
+}
+
 /* ---- for front ends ---- */
 
 /* Nothing goes to the store, or there is no memory to wait in. */
@@ -298,12 +322,10 @@ int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, u
         decide_without_room(asks, &planned, now_ns, out);
         return 0;
     }
-    weir_ask_add(asks, WEIR_ASK_COUNT_ASKED, 1);
     ask->waiter = waiter;
     waiter->ask = ask;
-    make_parts(ask);
-    for (uint32_t i = 0; i < ask->part_count; i++)
-        weir_redis_link_ask(asks->link, &ask->parts[i].sent.call);
+    if (!weir_ask_lease_parks(asks->leases, ask))
+        weir_ask_launch(ask);
     return WEIR_ASK_PENDING;
 }
 

@@ -53,7 +53,11 @@ struct weir_ask_part {
     uint32_t tries;
     int err;             /* why it has failed; 0: it has not */
     uint64_t decided_ns; /* by the store's clock */
+    uint64_t sent_ns;    /* of the boot: just before it was */
 };
+
+struct weir_ask_leases; /* serve/ask_lease.h */
+struct weir_ask_flight;
 
 struct weir_ask {
     struct weir_asks *asks;
@@ -67,7 +71,9 @@ struct weir_ask {
     bool is_split;   /* atomic, but not decided in one place: what is refused must be given back */
     bool is_kept;    /* by who was told, for its places */
     bool is_forfeit; /* nobody uses them */
-    size_t large_bytes; /* of memory beside the block; 0: none */
+    struct weir_ask_flight *flight; /* others may wait for its call; NULL: they do not */
+    struct weir_ask *behind;        /* the next of those that wait, where it is one */
+    size_t large_bytes;             /* of memory beside the block; 0: none */
     void *large;
 };
 
@@ -105,6 +111,7 @@ struct weir_asks {
     struct weir_ask_nodes nodes; /* of the first worker */
     _Atomic uint64_t counts[WEIR_ASK_COUNTS];
     struct weir_redis_planner planner;
+    struct weir_ask_leases *leases;
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX]; /* of who is told now */
     struct weir_limit limits[WEIR_CHARGES_MAX];        /* shares of who is decided now */
 };
@@ -119,6 +126,12 @@ static inline void weir_ask_add(struct weir_asks *asks, enum weir_ask_count coun
 /* NULL: all are in use. */
 void *weir_ask_block_take(struct weir_asks *asks);
 void weir_ask_block_give(struct weir_asks *asks, void *block);
+
+/* ask.c: sends its calls; decides by what they brought, and tells who waits. */
+void weir_ask_launch(struct weir_ask *ask);
+/* It will never be sent: decides without the store. */
+void weir_ask_fail(struct weir_ask *ask);
+void weir_ask_finish(struct weir_ask *ask);
 
 /* ask_policy.c: decides what the store was asked for in vain, by each rule's on_store_error. */
 void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
@@ -140,7 +153,12 @@ void weir_ask_nodes_tick(struct weir_ask_nodes *nodes);
 
 /* ---- calls of which more is heard after their deadline ---- */
 
-enum weir_ask_tag { WEIR_TAG_PART = 1, WEIR_TAG_THROTTLE = 2, WEIR_TAG_DEBT = 3 };
+enum weir_ask_tag {
+    WEIR_TAG_PART = 1,
+    WEIR_TAG_THROTTLE = 2,
+    WEIR_TAG_DEBT = 3,
+    WEIR_TAG_ERRAND = 4,
+};
 
 /* What the link is to say then: whose call it was. */
 static inline uint64_t weir_ask_tag(const void *of, enum weir_ask_tag tag)
@@ -170,5 +188,6 @@ void weir_ask_part_owe(const struct weir_ask_part *part);
 void weir_ask_part_late(void *part, int err, const struct weir_redis_answer *answer);
 void weir_ask_throttle_late(void *ask, int err, const struct weir_redis_answer *answer);
 void weir_ask_debt_late(void *debt, int err);
+void weir_ask_errand_late(void *errand, int err, const struct weir_redis_answer *answer);
 
 #endif

@@ -12,7 +12,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/math.h"
 #include "base/err.h"
-#include "serve/ask_internal.h"
+#include "serve/ask_lease.h"
 
 #define RETURN_WAITS_MAX 40 /* of 50 ms: what is given back later than that may have come back */
 
@@ -29,6 +29,9 @@ void weir_ask_late(void *ctx, uint64_t tag, int err, const struct weir_redis_ans
         return;
     case WEIR_TAG_DEBT:
         weir_ask_debt_late(of, err);
+        return;
+    case WEIR_TAG_ERRAND:
+        weir_ask_errand_late(of, err, answer);
         return;
     }
     weir_panic("a late call is one of ours", __FILE__, __LINE__);
@@ -117,6 +120,11 @@ static void give_back(struct weir_ask_part *part)
     weir_ask_return(&part->sent, part_returned);
 }
 
+static bool is_take(const struct weir_redis_counter *counter)
+{
+    return counter->op == WEIR_OP_TAKE || counter->op == WEIR_OP_LEASE;
+}
+
 /* Leaves those counters of a part of which the answer says yes to must_return. */
 static void collect(struct weir_ask_part *part,
                     bool (*must_return)(struct weir_ask *ask, const struct weir_redis_counter *,
@@ -126,7 +134,7 @@ static void collect(struct weir_ask_part *part,
     uint32_t kept = part->from;
     for (uint32_t i = part->from; i < part->from + part->size; i++) {
         struct weir_redis_counter *counter = &r->counters[i];
-        if (r->owners[i].charge == WEIR_REDIS_STAND_IN || counter->op != WEIR_OP_TAKE ||
+        if (r->owners[i].charge == WEIR_REDIS_STAND_IN || !is_take(counter) ||
             !must_return(part->ask, counter, &r->owners[i]))
             continue;
         weir_ask_make_return(counter, part->decided_ns);
@@ -143,7 +151,7 @@ static bool is_place(struct weir_ask *ask, const struct weir_redis_counter *coun
 {
     (void)ask;
     (void)owner;
-    return counter->is_charged && counter->new_mark != 0;
+    return counter->op == WEIR_OP_TAKE && counter->is_charged && counter->new_mark != 0;
 }
 
 void weir_ask_release(struct weir_ask *ask)
@@ -170,7 +178,7 @@ void weir_ask_part_owe(const struct weir_ask_part *part)
     const struct weir_redis_request *r = &part->ask->request;
     for (uint32_t i = part->from; i < part->from + part->count; i++) {
         const struct weir_redis_counter *counter = &r->counters[i];
-        if (r->owners[i].charge != WEIR_REDIS_STAND_IN && counter->op == WEIR_OP_TAKE &&
+        if (r->owners[i].charge != WEIR_REDIS_STAND_IN && is_take(counter) &&
             r->deciders[r->owners[i].item] == WEIR_WITHOUT_STORE_PASSED)
             weir_ask_owe(asks, counter->key, counter->limit, counter->hits, part->ask->decided_ns);
     }
@@ -230,6 +238,7 @@ void weir_ask_part_late(void *ctx, int err, const struct weir_redis_answer *answ
     } else if (weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
                                       r->counters + part->from, part->count,
                                       &part->decided_ns) == 0) {
+        weir_ask_part_leases(part);
         part->size = part->count;
         part->tries = 0;
         if (set_right(part))

@@ -5,6 +5,7 @@
 #include "base/str.h"
 #include "engine/publish.h"
 #include "serve/ask_internal.h"
+#include "serve/ask_lease.h"
 #include "serve/service.h"
 
 #include <stdlib.h>
@@ -135,14 +136,19 @@ int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
     weir_redis_planner_init(&asks->planner, worker->session);
     int err = asks->blocks == NULL ? WEIR_ERR_NOMEM : weir_ask_debts_new(&asks->debts);
     if (err == 0)
+        err = weir_ask_leases_new(&asks->leases, asks);
+    if (err == 0)
         err = open_link(asks, why, why_len);
     if (err == 0)
         err = set_timers(asks);
-    if (err != 0)
+    if (err != 0) {
         weir_asks_free(asks);
-    else
-        *out = asks;
-    return err;
+        return err;
+    }
+    if (shared->settings->store_leases)
+        asks->planner.leaser = weir_ask_leases_leaser(asks->leases);
+    *out = asks;
+    return 0;
 }
 
 void weir_asks_free(struct weir_asks *asks)
@@ -159,6 +165,7 @@ void weir_asks_free(struct weir_asks *asks)
     weir_redis_planner_fini(&asks->planner);
     weir_ask_nodes_fini(&asks->nodes);
     weir_ask_debts_free(asks->debts);
+    weir_ask_leases_free(asks->leases);
     free(asks->blocks);
     free(asks);
 }

@@ -33,6 +33,7 @@ void weir_redis_planner_init(struct weir_redis_planner *planner, struct weir_ses
 {
     planner->session = session;
     planner->eventual = NULL;
+    planner->leaser = NULL;
     weir_buf_init(&planner->names, NAMES_MAX);
 }
 
@@ -79,6 +80,12 @@ static bool takes_part(const struct weir_item *item)
     return item->charge_count > 0 && part_of(item) != WEIR_REDIS_NO_PART;
 }
 
+static bool may_lease(const struct planning *p, const struct weir_item *item)
+{
+    return p->planner->leaser != NULL && !p->r->is_atomic && item->charge_count == 1 &&
+           !item->is_refund && item->charges->hits > 0 && weir_lease_suits(item->charges->limit);
+}
+
 /* Returns the length of the name. */
 static size_t add_name(const struct planning *p, const struct weir_item *item, uint32_t k)
 {
@@ -104,7 +111,7 @@ static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
     size_t name_len = add_name(p, item, k);
     r->owners[r->count] =
         (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges), .item = (uint16_t)i};
-    r->counters[r->count++] = (struct weir_redis_counter){
+    r->counters[r->count] = (struct weir_redis_counter){
         .key = {.len = name_len},
         .limit = charge->limit,
         .hits = charge->hits,
@@ -112,6 +119,28 @@ static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
         .part = part_of(item),
         .ends = k + 1 == item->charge_count,
     };
+    if (may_lease(p, item))
+        p->planner->leaser->wish(p->planner->leaser, charge, &r->counters[r->count]);
+    r->count++;
+}
+
+/* Whether the table holds tokens for it, or knows that it is refused. */
+static bool is_decided_by_lease(const struct planning *p, uint32_t i)
+{
+    struct weir_item *item = &p->r->items[i];
+    struct weir_redis_leaser *leaser = p->planner->leaser;
+    struct weir_buf *names = &p->planner->names;
+    bool is_low = false;
+    if (!may_lease(p, item) || !leaser->decide(leaser, item->charges, p->now_ns, &is_low))
+        return false;
+    if (is_low) {
+        size_t from = names->len, len = add_name(p, item, 0);
+        if (!names->has_failed)
+            leaser->refill(leaser, item->charges,
+                           (struct weir_str){.ptr = names->ptr + from, .len = len});
+        weir_buf_cut(names, from);
+    }
+    return true;
 }
 
 /* What the table thinks of a rule, said as a limit of 0 would: it refuses one hit, and allows none.
@@ -219,6 +248,8 @@ static void ask_for_items(const struct planning *p)
             ask_table(p, i);
         else if (is_eventual(p, item))
             ask_eventual(p, i);
+        else if (is_decided_by_lease(p, i))
+            continue;
         for (uint32_t k = 0; k < item->charge_count && r->deciders[i] == WEIR_BY_STORE; k++)
             add_counter(p, i, k);
         /* Takes no part, but is one of those in quota mode of which not all may be over. */
@@ -354,7 +385,7 @@ uint32_t weir_redis_request_settle(struct weir_redis_request *r, uint32_t from, 
             } else if (r->owners[i].charge != WEIR_REDIS_STAND_IN) {
                 struct weir_charge *charge = &r->charges[r->owners[i].charge];
                 charge->verdict = counter->verdict;
-                charge->mark = counter->new_mark;
+                charge->mark = counter->op == WEIR_OP_LEASE ? 0 : counter->new_mark;
                 charge->is_taken = counter->is_charged;
             }
         }

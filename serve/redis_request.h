@@ -62,10 +62,25 @@ struct weir_redis_request {
 
 struct weir_eventual;
 
+/* Who may know the answer without asking (serve/ask_lease.h).  Only charges that may be leased come
+ * here: of a rule with one limit, in a request that is not atomic. */
+struct weir_redis_leaser {
+    /* Decides, if it can: the charge's verdict is there then.  *is_low: refill() should follow. */
+    bool (*decide)(struct weir_redis_leaser *leaser, struct weir_charge *charge, uint64_t now_ns,
+                   bool *is_low);
+    /* Asks for more, while nobody waits. */
+    void (*refill)(struct weir_redis_leaser *leaser, const struct weir_charge *charge,
+                   struct weir_str name);
+    /* Redis must be asked: what is wished for beside the hits. */
+    void (*wish)(struct weir_redis_leaser *leaser, const struct weir_charge *charge,
+                 struct weir_redis_counter *counter);
+};
+
 /* Memory to plan in.  Large: not for the stack. */
 struct weir_redis_planner {
     struct weir_session *session;
-    struct weir_eventual *eventual; /* decides what is eventual; NULL: nothing is */
+    struct weir_eventual *eventual;   /* decides what is eventual; NULL: nothing is */
+    struct weir_redis_leaser *leaser; /* NULL: Redis decides each time */
     struct weir_buf names;
     struct weir_redis_counter counters[WEIR_REDIS_COUNTERS_MAX];
     struct weir_redis_owner owners[WEIR_REDIS_COUNTERS_MAX];

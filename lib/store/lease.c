@@ -219,16 +219,21 @@ void weir_lease_refuse(const struct weir_lease_at *at, uint64_t hits, uint64_t r
 
 /* ---- giving back ---- */
 
+static uint32_t unspent(const struct place *p)
+{
+    return p->is_lease && !p->lease.is_refusal ? p->lease.large : 0;
+}
+
 uint32_t weir_lease_count(const struct weir_lease_at *at)
 {
     struct place p = find(at, 0);
-    return tokens_of(&p, at->boot_ns);
+    return unspent(&p);
 }
 
 uint32_t weir_lease_collect(const struct weir_lease_at *at, uint32_t tokens)
 {
     struct place p = find(at, 0);
-    if (tokens == 0 || tokens_of(&p, at->boot_ns) != tokens)
+    if (tokens == 0 || unspent(&p) != tokens)
         return 0;
     p.lease.large = 0;
     return weir_cas16(p.slot, p.value, weir_slot_pack_lease(p.home.fp, p.lease)) ? tokens : 0;

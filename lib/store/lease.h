@@ -66,11 +66,11 @@ bool weir_lease_add(const struct weir_lease_at *at, uint32_t tokens, uint64_t un
 void weir_lease_refuse(const struct weir_lease_at *at, uint64_t hits, uint64_t retry_after_ns,
                        uint64_t now_ns);
 
-/* Tokens in hand, of the first place. */
+/* Tokens of the first place, whether they have ended or not. */
 uint32_t weir_lease_count(const struct weir_lease_at *at);
 
-/* Takes all tokens of the first place out, to be given back, if they are still `tokens`.  Returns
- * how many these were: 0 where somebody has been there meanwhile. */
+/* Takes these out, to be given back, if they are still `tokens`.  Returns how many these were: 0
+ * where somebody has been there meanwhile. */
 uint32_t weir_lease_collect(const struct weir_lease_at *at, uint32_t tokens);
 
 #endif

@@ -12,6 +12,7 @@ from checker import NS, Limit
 from fleet_rig import IS_LONG, LIMITS, LONG_WINDOW_S, Fleet, counted, quick
 from redis_rig import Server
 from redis_topologies import CALM_MS, Cluster
+from service import wait_until
 
 PATIENT = "--store-deadline", "10s", "--on-store-error", "closed"
 COLD = {"cold": Limit("token_bucket", 2, burst=2)}
@@ -97,7 +98,8 @@ def test_the_store_has_counted_what_was_admitted(fleet):
         pass
     assert load.counts["ok"] == len(load.hits)
     wanted = [before[value] + len(load.of("total", value)) for value in range(5)]
-    assert [counted(fleet.servers, "total", value) for value in range(5)] == wanted
+    wait_until(lambda: [counted(fleet.servers, "total", value) for value in range(5)] == wanted,
+               "what was leased has come back, and not one more")
 
 
 @pytest.mark.parametrize("name", HOT)

@@ -27,7 +27,7 @@ LIMITS = {
     "remote_address": Limit("sliding_window_log", 1000, on_store_error="closed"),
 }
 KEYS = "open,closed,local,share"
-HASTY = "--store-deadline", f"{DEADLINE_MS}ms"
+HASTY = "--store-deadline", f"{DEADLINE_MS}ms", "--store-leases=off"    # who leases notices a fault only when it must ask
 MS = 1_000_000
 BEFORE_S, AFTER_S = quick(0.6, 2.0), quick(0.5, 4.0)
 LOAD_S = 100                            # at the most

@@ -20,7 +20,8 @@ from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor,
 from service import Service, wait_until
 
 ALL = ("grpc", "http", "resp", "admin")
-PATIENT = ("--store-deadline", "10s")       # where a busy machine must not be taken for a store that is away
+STRICT = ("--store-leases=off",)            # each answer is the store's, to the unit
+PATIENT = STRICT + ("--store-deadline", "10s")       # where a busy machine must not be taken for a store that is away
 
 RULES = """\
 domain: d
@@ -294,7 +295,7 @@ def counted(server, key, value):
 
 def test_stopped_nobody_waits_beyond_the_deadline_and_counts_are_set_right(tmp_path, own_store):
     """Calls that the store carries out after their deadline count once."""
-    with serve(tmp_path, own_store.url, "--store-deadline", "50ms") as weir:
+    with serve(tmp_path, own_store.url, *STRICT, "--store-deadline", "50ms") as weir:
         wait_until(lambda: ask_json(weir, "quiet", "first") == 200 and told(weir)["replies_total"] > 0, "the store")
         before = admitted(weir, "quiet", "k", 5)
         own_store.freeze()

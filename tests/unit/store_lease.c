@@ -206,6 +206,8 @@ static void what_nobody_touched_is_collected_whole(void **state)
     assert_int_equal(weir_lease_collect(when(b, 2), 4), 4);
     assert_int_equal(take(b, 2, 1), WEIR_LEASE_NONE);
     assert_int_equal(weir_lease_collect(when(b, 2), 4), 0);
+    assert_true(add(b, 3, 6, 100));
+    assert_int_equal(weir_lease_collect(when(b, 200), 6), 6); /* also when they have ended */
 }
 
 /* CLOCK_BOOTTIME begins anew with each boot, and the file may be older. */

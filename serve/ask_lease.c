@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "serve/ask_lease.h"
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "net/alarm.h"
+#include "store/lease.h"
+#include "store/lease_pace.h"
+#include "table/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Powers of 2. */
+#define PACES 4096u
+#define FLIGHTS 1024u
+#define HELD 512u
+
+#define PROBES 8u /* places where a lease may be held */
+
+#define NAME_MAX 320u
+#define IDLE_NS (WEIR_NS_PER_S / 10)
+#define LOOK_EVERY_NS (WEIR_NS_PER_S / 20)
+
+/* One call about a counter, and who waits for it. */
+struct weir_ask_flight {
+    uint64_t key; /* 0: none is under way */
+    struct weir_ask *first, *last;
+    uint64_t demand; /* hits of those that wait */
+};
+
+/* A lease that this worker has asked for, to be given back should nobody use it. */
+struct held {
+    uint64_t key; /* 0: nothing */
+    uint64_t mark;
+    uint64_t since_ns; /* of the boot: when its tokens were seen to change */
+    uint32_t seen;     /* so many were there then */
+    uint32_t name_len;
+    struct weir_limit limit;
+    char name[NAME_MAX];
+};
+
+struct weir_ask_leases {
+    struct weir_redis_leaser leaser; /* first: who plans has this */
+    struct weir_asks *asks;
+    struct weir_lease_paces *paces;
+    struct weir_alarm alarm; /* set while anything is held */
+    uint64_t trip_ns;        /* how long the last call took */
+    uint32_t held_count;
+    struct weir_ask_flight flights[FLIGHTS];
+    struct held held[HELD];
+};
+
+static void answered(struct weir_ask_leases *leases, uint64_t key,
+                     const struct weir_redis_counter *counter, uint64_t sent_ns);
+
+/* A call for which nobody waits.  Its counter's name lies behind it. */
+struct errand {
+    struct weir_redis_ask call; /* first: done() gets this */
+    struct weir_ask_leases *leases;
+    struct weir_ask_flight *flight; /* NULL: it has none */
+    uint64_t key;
+    uint64_t sent_ns; /* of the boot */
+    struct weir_limit limit;
+    struct weir_redis_counter counter;
+};
+
+static struct weir_ask_leases *leases_of(struct weir_redis_leaser *leaser)
+{
+    return (struct weir_ask_leases *)leaser;
+}
+
+static struct weir_lease_at lease_at(const struct weir_ask_leases *leases, uint64_t key,
+                                     const struct weir_limit *limit, uint64_t boot_ns)
+{
+    return (struct weir_lease_at){
+        .table = leases->asks->worker->engine->table,
+        .key = key,
+        .boot_ns = boot_ns,
+        .is_dated = limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval,
+    };
+}
+
+/* ---- deciding ---- */
+
+/* What is left was true when Redis was last asked: under leases it is a guess. */
+static void tell(const struct weir_ask_leases *leases, struct weir_charge *charge, uint64_t boot_ns,
+                 const struct weir_lease_taken *taken)
+{
+    const struct weir_limit *limit = charge->limit;
+    const struct weir_lease_pace *pace = weir_lease_pace_find(leases->paces, charge->key);
+    struct weir_verdict *v = &charge->verdict;
+    *v = (struct weir_verdict){
+        .allowed = taken->said == WEIR_LEASE_SPENT,
+        .limit = limit->algorithm == WEIR_TOKEN_BUCKET ? limit->burst : limit->requests,
+        .retry_after_ns = taken->retry_after_ns,
+        .reset_after_ns = taken->retry_after_ns,
+    };
+    if (v->allowed)
+        v->remaining = weir_min(taken->left + (pace != NULL ? pace->left : 0), v->limit);
+    if (pace != NULL)
+        v->reset_after_ns = weir_max(v->reset_after_ns, weir_sat_sub(pace->reset_ns, boot_ns));
+    v->before = weir_sat_sub(v->limit, v->remaining + (v->allowed ? charge->hits : 0));
+    charge->is_taken = v->allowed;
+    charge->mark = 0;
+}
+
+static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge, uint64_t now_ns,
+                   bool *is_low)
+{
+    struct weir_ask_leases *leases = leases_of(leaser);
+    /* Now, and not when the turn began: see store/lease.h. */
+    struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
+    struct weir_lease_taken taken = weir_lease_take(&at, charge->hits);
+    (void)now_ns;
+    if (taken.said == WEIR_LEASE_NONE)
+        return false;
+    *is_low = taken.is_low;
+    tell(leases, charge, at.boot_ns, &taken);
+    if (taken.said == WEIR_LEASE_SPENT) {
+        weir_ask_add(leases->asks, WEIR_ASK_COUNT_LEASED, 1);
+        weir_ask_add(leases->asks, WEIR_ASK_COUNT_SPENT, charge->hits);
+    } else {
+        weir_ask_add(leases->asks, WEIR_ASK_COUNT_REFUSED, 1);
+    }
+    return true;
+}
+
+static void wish_for(struct weir_ask_leases *leases, uint64_t key,
+                     struct weir_redis_counter *counter)
+{
+    struct weir_lease_pace *pace = weir_lease_pace_of(leases->paces, key);
+    uint32_t ttl_ns = weir_lease_ttl_ns(counter->limit);
+    uint32_t tokens = weir_lease_pace_ask(pace, weir_table_boot_ns(), ttl_ns);
+    counter->op = WEIR_OP_LEASE;
+    counter->wish = (struct weir_lease_wish){
+        .tokens = tokens, .shares = 2 * weir_ask_nodes(leases->asks->shared), .ttl_ns = ttl_ns};
+}
+
+static void wish(struct weir_redis_leaser *leaser, const struct weir_charge *charge,
+                 struct weir_redis_counter *counter)
+{
+    wish_for(leases_of(leaser), charge->key, counter);
+}
+
+/* ---- calls about one counter ---- */
+
+static struct weir_ask_flight *flight_of(struct weir_ask_leases *leases, uint64_t key)
+{
+    return &leases->flights[weir_mix64(key) & (FLIGHTS - 1)];
+}
+
+/* NULL: there is one already, or one of another counter is in its place. */
+static struct weir_ask_flight *take_off(struct weir_ask_leases *leases, uint64_t key)
+{
+    struct weir_ask_flight *flight = flight_of(leases, key);
+    if (flight->key != 0)
+        return NULL;
+    flight->key = key;
+    return flight;
+}
+
+static struct weir_charge *charge_of(struct weir_ask *ask)
+{
+    return &ask->request.charges[ask->request.owners[0].charge];
+}
+
+static bool is_one_lease(const struct weir_ask *ask)
+{
+    return ask->request.count == 1 && ask->request.counters[0].op == WEIR_OP_LEASE;
+}
+
+bool weir_ask_lease_parks(struct weir_ask_leases *leases, struct weir_ask *ask)
+{
+    if (!is_one_lease(ask))
+        return false;
+    struct weir_charge *charge = charge_of(ask);
+    ask->flight = take_off(leases, charge->key);
+    struct weir_ask_flight *flight = flight_of(leases, charge->key);
+    /* Who waits for another's call may have to wait for one more.  Where calls are slow, the
+     * deadline would pass meanwhile: then each asks for itself. */
+    uint64_t patience_ns = leases->asks->shared->settings->store_deadline * UINT64_C(1000000) / 4;
+    if (ask->flight != NULL || flight->key != charge->key || leases->trip_ns > patience_ns)
+        return false;
+    if (flight->last != NULL)
+        flight->last->behind = ask;
+    else
+        flight->first = ask;
+    flight->last = ask;
+    flight->demand += charge->hits;
+    weir_ask_add(leases->asks, WEIR_ASK_COUNT_PARKED, 1);
+    return true;
+}
+
+static struct weir_ask *next_of(struct weir_ask_flight *flight)
+{
+    struct weir_ask *ask = flight->first;
+    if (ask == NULL)
+        return NULL;
+    flight->first = ask->behind;
+    if (flight->first == NULL)
+        flight->last = NULL;
+    flight->demand -= charge_of(ask)->hits;
+    return ask;
+}
+
+/* The first of those that wait asks, and for all of them. */
+static void fly_on(struct weir_ask_leases *leases, struct weir_ask_flight *flight,
+                   struct weir_ask *ask)
+{
+    struct weir_redis_counter *counter = &ask->request.counters[0];
+    wish_for(leases, flight->key, counter);
+    counter->wish.sure = (uint32_t)weir_min(flight->demand, WEIR_LEASE_TOKENS_MAX);
+    counter->wish.tokens = (uint32_t)weir_max(counter->wish.tokens, counter->wish.sure);
+    ask->flight = flight;
+    weir_ask_launch(ask);
+}
+
+void weir_ask_lease_landed(struct weir_ask_leases *leases, struct weir_ask_flight *flight, int err)
+{
+    struct weir_ask *ask;
+    uint64_t now_ns = weir_loop_now(leases->asks->worker->loop);
+    while ((ask = next_of(flight)) != NULL) {
+        bool is_low;
+        if (err != 0) {
+            weir_ask_fail(ask);
+        } else if (decide(&leases->leaser, charge_of(ask), now_ns, &is_low)) {
+            weir_ask_finish(ask);
+        } else {
+            fly_on(leases, flight, ask);
+            return;
+        }
+    }
+    flight->key = 0;
+}
+
+/* ---- errands ---- */
+
+static struct errand *errand_of(struct weir_redis_ask *call)
+{
+    return (struct errand *)call;
+}
+
+static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_redis_how how)
+{
+    struct errand *errand = errand_of(call);
+    errand->sent_ns = weir_table_boot_ns();
+    weir_redis_put_call(out, how,
+                        &(struct weir_redis_call){.counters = &errand->counter, .count = 1});
+}
+
+/* It was answered, in time or not. */
+static void end(struct errand *errand, int err, const struct weir_redis_answer *answer)
+{
+    struct weir_ask_leases *leases = errand->leases;
+    struct weir_redis_counter *counter = &errand->counter;
+    uint64_t decided_ns;
+    if (err == 0)
+        err = weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count, counter, 1,
+                                     &decided_ns);
+    if (err == 0 && counter->op == WEIR_OP_LEASE)
+        answered(leases, errand->key, counter, errand->sent_ns);
+    else if (err == 0)
+        weir_ask_add(leases->asks,
+                     counter->is_charged ? WEIR_ASK_COUNT_LEASE_RETURNED
+                                         : WEIR_ASK_COUNT_LEASE_EXPIRED,
+                     counter->hits);
+}
+
+static void errand_done(struct weir_redis_ask *call, int err,
+                        const struct weir_redis_answer *answer)
+{
+    struct errand *errand = errand_of(call);
+    struct weir_ask_leases *leases = errand->leases;
+    end(errand, err, answer);
+    if (errand->flight != NULL)
+        weir_ask_lease_landed(leases, errand->flight, err);
+    if (err != WEIR_ERR_STORE_LATE) /* of what is late, more will be heard */
+        weir_ask_block_give(leases->asks, errand);
+}
+
+void weir_ask_errand_late(void *ctx, int err, const struct weir_redis_answer *answer)
+{
+    struct errand *errand = ctx;
+    end(errand, err, answer);
+    weir_ask_block_give(errand->leases->asks, errand);
+}
+
+/* NULL: there is no room. */
+static struct errand *new_errand(struct weir_ask_leases *leases, uint64_t key,
+                                 const struct weir_limit *limit, struct weir_str name)
+{
+    if (name.len > WEIR_ASK_BLOCK - sizeof(struct errand))
+        return NULL;
+    struct errand *errand = weir_ask_block_take(leases->asks);
+    if (errand == NULL)
+        return NULL;
+    name.ptr = memcpy(errand + 1, name.ptr, name.len);
+    *errand = (struct errand){
+        .call = {.key = name, .put = put, .done = errand_done},
+        .leases = leases,
+        .key = key,
+        .limit = *limit,
+        .counter = {.key = name, .limit = &errand->limit, .ends = true},
+    };
+    errand->call.late_tag = weir_ask_tag(errand, WEIR_TAG_ERRAND);
+    return errand;
+}
+
+static void refill(struct weir_redis_leaser *leaser, const struct weir_charge *charge,
+                   struct weir_str name)
+{
+    struct weir_ask_leases *leases = leases_of(leaser);
+    struct weir_ask_flight *flight = take_off(leases, charge->key);
+    if (flight == NULL)
+        return; /* it is asked for already */
+    struct errand *errand = new_errand(leases, charge->key, charge->limit, name);
+    if (errand == NULL) {
+        flight->key = 0;
+        return;
+    }
+    errand->flight = flight;
+    wish_for(leases, charge->key, &errand->counter);
+    weir_redis_link_ask(leases->asks->link, &errand->call);
+}
+
+/* To the window that they were taken in, if that counts still. */
+static void give_back(struct weir_ask_leases *leases, uint64_t key, const struct weir_limit *limit,
+                      struct weir_str name, uint64_t mark, uint32_t tokens)
+{
+    struct errand *errand = new_errand(leases, key, limit, name);
+    if (errand == NULL)
+        return;
+    errand->counter.op = WEIR_OP_RELEASE;
+    errand->counter.hits = tokens;
+    errand->counter.mark = mark;
+    weir_redis_link_ask(leases->asks->link, &errand->call);
+}
+
+/* ---- what is held ---- */
+
+static void set_alarm(struct weir_ask_leases *leases)
+{
+    bool is_set = weir_alarm_set(leases->asks->worker->loop, &leases->alarm, LOOK_EVERY_NS);
+    WEIR_ASSERT(is_set); /* there is room for this one */
+}
+
+/* NULL: as many as there is room for are held. */
+static struct held *place_of(struct weir_ask_leases *leases, uint64_t key)
+{
+    struct held *free = NULL;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        struct held *held = &leases->held[(weir_mix64(key) + i) & (HELD - 1)];
+        if (held->key == key)
+            return held;
+        if (held->key == 0)
+            free = held;
+    }
+    return free;
+}
+
+static void hold(struct weir_ask_leases *leases, uint64_t key,
+                 const struct weir_redis_counter *counter, uint64_t boot_ns)
+{
+    struct held *held = place_of(leases, key);
+    if (held == NULL || counter->key.len > NAME_MAX)
+        return;
+    bool is_new = held->key == 0;
+    held->mark = counter->new_mark;
+    held->limit = *counter->limit;
+    if (!is_new)
+        return;
+    held->key = key;
+    held->seen = 0;
+    held->since_ns = boot_ns;
+    held->name_len = (uint32_t)counter->key.len;
+    memcpy(held->name, counter->key.ptr, counter->key.len);
+    if (leases->held_count++ == 0)
+        set_alarm(leases);
+}
+
+static void let_go(struct weir_ask_leases *leases, struct held *held)
+{
+    held->key = 0;
+    leases->held_count--;
+}
+
+static void look_at(struct weir_ask_leases *leases, struct held *held, uint64_t boot_ns)
+{
+    const struct weir_str name = {.ptr = held->name, .len = held->name_len};
+    struct weir_lease_at at = lease_at(leases, held->key, &held->limit, boot_ns);
+    uint32_t tokens = weir_lease_count(&at);
+    if (tokens == 0) {
+        let_go(leases, held);
+    } else if (tokens != held->seen) {
+        held->seen = tokens;
+        held->since_ns = boot_ns;
+    } else if (boot_ns - held->since_ns >= IDLE_NS) {
+        weir_lease_pace_unused(weir_lease_pace_of(leases->paces, held->key));
+        if (weir_lease_collect(&at, tokens) > 0)
+            give_back(leases, held->key, &held->limit, name, held->mark, tokens);
+        let_go(leases, held);
+    }
+}
+
+static void look_at_all(void *ctx)
+{
+    struct weir_ask_leases *leases = ctx;
+    uint64_t boot_ns = weir_table_boot_ns();
+    for (uint32_t i = 0; i < HELD; i++) {
+        if (leases->held[i].key != 0)
+            look_at(leases, &leases->held[i], boot_ns);
+    }
+    if (leases->held_count > 0)
+        set_alarm(leases);
+}
+
+/* ---- answers ---- */
+
+static void take_grant(struct weir_ask_leases *leases, uint64_t key,
+                       const struct weir_redis_counter *counter, uint64_t sent_ns, uint64_t boot_ns)
+{
+    struct weir_lease_at at = lease_at(leases, key, counter->limit, boot_ns);
+    uint64_t now_ns = weir_loop_now(leases->asks->worker->loop);
+    uint64_t until_ns = sent_ns + counter->lasts_ns;
+    weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTS, 1);
+    weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTED, counter->granted);
+    bool is_in_time = weir_lease_add(&at, counter->granted, until_ns, now_ns);
+    if (at.is_dated) /* comes back by its mark only, and so hardly ever: it is left to end */
+        weir_ask_add(leases->asks, WEIR_ASK_COUNT_LEASE_EXPIRED, is_in_time ? 0 : counter->granted);
+    else if (is_in_time)
+        hold(leases, key, counter, boot_ns);
+    else
+        give_back(leases, key, counter->limit, counter->key, counter->new_mark, counter->granted);
+}
+
+static void answered(struct weir_ask_leases *leases, uint64_t key,
+                     const struct weir_redis_counter *counter, uint64_t sent_ns)
+{
+    const struct weir_verdict *v = &counter->verdict;
+    uint64_t boot_ns = weir_table_boot_ns();
+    leases->trip_ns = boot_ns - sent_ns;
+    if (counter->is_stale)
+        return;
+    struct weir_lease_pace *pace = weir_lease_pace_of(leases->paces, key);
+    pace->left = weir_sat_sub(v->remaining, counter->granted);
+    pace->reset_ns = weir_sat_add(boot_ns, v->reset_after_ns);
+    weir_lease_pace_granted(pace, counter->granted);
+    if (counter->granted > 0) {
+        take_grant(leases, key, counter, sent_ns, boot_ns);
+    } else if (!v->allowed && v->retry_after_ns != WEIR_NEVER) {
+        struct weir_lease_at at = lease_at(leases, key, counter->limit, sent_ns);
+        weir_lease_refuse(&at, counter->hits, v->retry_after_ns,
+                          weir_loop_now(leases->asks->worker->loop));
+        weir_lease_pace_refused(pace, sent_ns + weir_min(v->retry_after_ns, WEIR_LEASE_TRUST_NS));
+    }
+}
+
+void weir_ask_part_leases(const struct weir_ask_part *part)
+{
+    const struct weir_redis_request *r = &part->ask->request;
+    for (uint32_t i = part->from; i < part->from + part->count; i++) {
+        if (r->counters[i].op == WEIR_OP_LEASE)
+            answered(part->ask->asks->leases, r->charges[r->owners[i].charge].key, &r->counters[i],
+                     part->sent_ns);
+    }
+}
+
+/* ---- life ---- */
+
+int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks)
+{
+    struct weir_ask_leases *leases = calloc(1, sizeof(*leases));
+    if (leases == NULL)
+        return WEIR_ERR_NOMEM;
+    leases->leaser = (struct weir_redis_leaser){.decide = decide, .refill = refill, .wish = wish};
+    leases->asks = asks;
+    leases->alarm = (struct weir_alarm){.ring = look_at_all, .ctx = leases};
+    *out = leases;
+    if (weir_lease_paces_new(&leases->paces, PACES) != 0 ||
+        weir_loop_reserve_alarms(asks->worker->loop, 1) != 0) {
+        *out = NULL;
+        weir_ask_leases_free(leases);
+        return WEIR_ERR_NOMEM;
+    }
+    return 0;
+}
+
+void weir_ask_leases_free(struct weir_ask_leases *leases)
+{
+    if (leases == NULL)
+        return;
+    weir_alarm_cancel(leases->asks->worker->loop, &leases->alarm);
+    weir_lease_paces_free(leases->paces);
+    free(leases);
+}
+
+struct weir_redis_leaser *weir_ask_leases_leaser(struct weir_ask_leases *leases)
+{
+    return &leases->leaser;
+}
