@@ -126,21 +126,27 @@ static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge,
     return true;
 }
 
-static void wish_for(struct weir_ask_leases *leases, uint64_t key,
+/* waiting: hits of those that wait for this call. */
+static void wish_for(struct weir_ask_leases *leases, uint64_t key, uint64_t waiting,
                      struct weir_redis_counter *counter)
 {
     struct weir_lease_pace *pace = weir_lease_pace_of(leases->paces, key);
     uint32_t ttl_ns = weir_lease_ttl_ns(counter->limit);
     uint32_t tokens = weir_lease_pace_ask(pace, weir_table_boot_ns(), ttl_ns);
+    uint64_t sure = weir_min(weir_lease_pace_sure(pace) + waiting, WEIR_LEASE_TOKENS_MAX);
     counter->op = WEIR_OP_LEASE;
     counter->wish = (struct weir_lease_wish){
-        .tokens = tokens, .shares = 2 * weir_ask_nodes(leases->asks->shared), .ttl_ns = ttl_ns};
+        .tokens = (uint32_t)weir_max(tokens, sure),
+        .sure = (uint32_t)sure,
+        .shares = 2 * weir_ask_nodes(leases->asks->shared),
+        .ttl_ns = ttl_ns,
+    };
 }
 
 static void wish(struct weir_redis_leaser *leaser, const struct weir_charge *charge,
                  struct weir_redis_counter *counter)
 {
-    wish_for(leases_of(leaser), charge->key, counter);
+    wish_for(leases_of(leaser), charge->key, 0, counter);
 }
 
 /* ---- calls about one counter ---- */
@@ -209,9 +215,7 @@ static void fly_on(struct weir_ask_leases *leases, struct weir_ask_flight *fligh
                    struct weir_ask *ask)
 {
     struct weir_redis_counter *counter = &ask->request.counters[0];
-    wish_for(leases, flight->key, counter);
-    counter->wish.sure = (uint32_t)weir_min(flight->demand, WEIR_LEASE_TOKENS_MAX);
-    counter->wish.tokens = (uint32_t)weir_max(counter->wish.tokens, counter->wish.sure);
+    wish_for(leases, flight->key, flight->demand, counter);
     ask->flight = flight;
     weir_ask_launch(ask);
 }
@@ -320,7 +324,7 @@ static void refill(struct weir_redis_leaser *leaser, const struct weir_charge *c
         return;
     }
     errand->flight = flight;
-    wish_for(leases, charge->key, &errand->counter);
+    wish_for(leases, charge->key, 0, &errand->counter);
     weir_redis_link_ask(leases->asks->link, &errand->call);
 }
 
@@ -450,9 +454,9 @@ static void answered(struct weir_ask_leases *leases, uint64_t key,
         take_grant(leases, key, counter, sent_ns, boot_ns);
     } else if (!v->allowed && v->retry_after_ns != WEIR_NEVER) {
         struct weir_lease_at at = lease_at(leases, key, counter->limit, sent_ns);
-        weir_lease_refuse(&at, counter->hits, v->retry_after_ns,
-                          weir_loop_now(leases->asks->worker->loop));
-        weir_lease_pace_refused(pace, sent_ns + weir_min(v->retry_after_ns, WEIR_LEASE_TRUST_NS));
+        uint64_t wait_ns = weir_lease_pace_refused(pace, sent_ns, v->retry_after_ns,
+                                                   weir_lease_ttl_ns(counter->limit));
+        weir_lease_refuse(&at, counter->hits, wait_ns, weir_loop_now(leases->asks->worker->loop));
     }
 }
 

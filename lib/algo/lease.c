@@ -4,6 +4,9 @@
 /* Of a bucket's span: what a lease holds back from being refilled, where the bucket was full. */
 #define BUCKET_PART 8
 
+/* And of that, where the bucket is full. */
+#define FULL_PART 8
+
 static bool is_bucket(const struct weir_limit *limit)
 {
     return limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval;
@@ -45,8 +48,6 @@ bool weir_lease_suits(const struct weir_limit *limit)
 
 uint64_t weir_lease_lasts_ns(const struct weir_limit *limit, uint32_t ttl_ns, uint64_t now_ns)
 {
-    if (is_bucket(limit))
-        return ttl_ns;
     uint64_t part = part_ns(limit);
     weir_is_positive(part);
     return weir_min(ttl_ns, part - now_ns % part);
@@ -61,7 +62,7 @@ static uint64_t steps_in(struct weir_span span, const struct weir_gcra *g)
 }
 
 uint32_t weir_lease_from_bucket(const struct weir_limit *limit, const struct weir_lease_wish *wish,
-                                struct weir_tat *state, uint64_t now_ns)
+                                struct weir_tat *state, uint64_t now_ns, uint64_t *lasts_ns)
 {
     struct weir_gcra g = weir_gcra_of(limit);
     struct weir_span ahead = weir_gcra_ahead(&g, state, now_ns);
@@ -69,9 +70,10 @@ uint32_t weir_lease_from_bucket(const struct weir_limit *limit, const struct wei
     uint32_t tokens = weir_lease_size(wish, left);
     if (tokens == 0)
         return 0;
-    const struct weir_span ttl = {.ns = wish->ttl_ns};
-    if (weir_span_less(ahead, ttl))
-        ahead = ttl;
+    uint64_t least_ns = weir_max(wish->ttl_ns / FULL_PART, WEIR_LEASE_BUCKET_MIN_NS);
+    *lasts_ns = weir_min(wish->ttl_ns, weir_max(ahead.ns, least_ns));
+    if (ahead.ns < *lasts_ns)
+        ahead = (struct weir_span){.ns = *lasts_ns};
     ahead = weir_span_add(ahead, weir_span_times(g.step, tokens, g.den), g.den);
     *state = weir_gcra_tat(ahead, now_ns);
     return tokens;

@@ -7,7 +7,7 @@
  *   windows      A lease ends with the window (sub-window, tick) that it was charged in.  A token
  *                is then spent in the window that counted it, so no window sees more than its
  *                limit.  The weighted counter only ever estimates less later in the same window.
- *   token bucket A lease ends at e = now + TTL, and its tokens are not refilled before:
+ *   token bucket A lease ends at an instant e, and its tokens are not refilled before:
  *
  *                    full_at := max(full_at, e) + n*T
  *
@@ -35,6 +35,7 @@
 
 #define WEIR_LEASE_TTL_MAX_NS WEIR_NS_PER_S
 #define WEIR_LEASE_TTL_MIN_NS (WEIR_NS_PER_S / 100)
+#define WEIR_LEASE_BUCKET_MIN_NS (WEIR_NS_PER_S / 200) /* of a full bucket */
 #define WEIR_LEASE_TOKENS_MAX ((UINT32_C(1) << 24) - 1)
 
 /* What is asked for beyond the hits. */
@@ -48,10 +49,11 @@ struct weir_lease_wish {
 /* Whether tokens of such a limit may be leased at all. */
 bool weir_lease_suits(const struct weir_limit *limit);
 
-/* For how long, at most. */
+/* For how long, at most; a bucket that is almost full leases for a shorter time, because what would
+ * have been refilled meanwhile is lost. */
 uint32_t weir_lease_ttl_ns(const struct weir_limit *limit);
 
-/* For how long tokens that are charged at now_ns may be spent. */
+/* For how long tokens that are charged to a window at now_ns may be spent. */
 uint64_t weir_lease_lasts_ns(const struct weir_limit *limit, uint32_t ttl_ns, uint64_t now_ns);
 
 /* How many, of a counter of which so many are left.  A window is then charged with them as with
@@ -62,8 +64,9 @@ static inline uint32_t weir_lease_size(const struct weir_lease_wish *wish, uint6
     return (uint32_t)weir_min(wish->tokens, most);
 }
 
-/* The same of a token bucket, which is charged: *state moves to what it must be. */
+/* The same of a token bucket, which is charged: *state moves to what it must be, and *lasts_ns is
+ * for how long. */
 uint32_t weir_lease_from_bucket(const struct weir_limit *limit, const struct weir_lease_wish *wish,
-                                struct weir_tat *state, uint64_t now_ns);
+                                struct weir_tat *state, uint64_t now_ns, uint64_t *lasts_ns);
 
 #endif

@@ -10,6 +10,11 @@
 #define OFTEN_PART 8u
 #define SELDOM_PART 2u
 
+#define PRESSED_NS (WEIR_NS_PER_S / 100) /* since the last refusal was over */
+#define PRESSED_SURE 16u
+#define HOLD_FIRST_NS (WEIR_NS_PER_S / 1000)
+#define HOLD_MAX_NS (WEIR_NS_PER_S / 100)
+
 struct weir_lease_paces {
     uint32_t count;
     struct weir_lease_pace places[];
@@ -62,14 +67,25 @@ uint32_t weir_lease_pace_ask(struct weir_lease_pace *pace, uint64_t now_ns, uint
     return pace->wish;
 }
 
+uint32_t weir_lease_pace_sure(const struct weir_lease_pace *pace)
+{
+    return pace->hold_ns > 0 ? PRESSED_SURE : 0;
+}
+
 void weir_lease_pace_granted(struct weir_lease_pace *pace, uint32_t tokens)
 {
     pace->granted = tokens;
 }
 
-void weir_lease_pace_refused(struct weir_lease_pace *pace, uint64_t until_ns)
+uint64_t weir_lease_pace_refused(struct weir_lease_pace *pace, uint64_t now_ns, uint64_t wait_ns,
+                                 uint64_t ttl_ns)
 {
-    pace->asked_ns = weir_max(pace->asked_ns, until_ns);
+    bool is_pressed = weir_sat_sub(now_ns, pace->refused_ns) < PRESSED_NS;
+    uint64_t hold_ns = weir_max(pace->hold_ns * 2, HOLD_FIRST_NS);
+    pace->hold_ns = is_pressed ? weir_min(weir_min(hold_ns, HOLD_MAX_NS), ttl_ns / 2) : 0;
+    wait_ns = weir_max(wait_ns, pace->hold_ns);
+    pace->asked_ns = pace->refused_ns = weir_sat_add(now_ns, wait_ns);
+    return wait_ns;
 }
 
 void weir_lease_pace_unused(struct weir_lease_pace *pace)

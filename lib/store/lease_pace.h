@@ -20,9 +20,11 @@
 
 struct weir_lease_pace {
     uint64_t key;
-    uint64_t asked_ns; /* when it was asked for; refused: when it may be asked for again */
-    uint32_t wish;     /* 0: none yet */
-    uint32_t granted;  /* of that */
+    uint64_t asked_ns;   /* when it was asked for; refused: when it may be asked for again */
+    uint64_t refused_ns; /* until when it was refused the last time */
+    uint64_t hold_ns;    /* the least that a refusal lasts */
+    uint32_t wish;       /* 0: none yet */
+    uint32_t granted;    /* of that */
     /* What the store said last, for whoever is told something by a lease. */
     uint64_t left, reset_ns;
 };
@@ -43,9 +45,16 @@ const struct weir_lease_pace *weir_lease_pace_find(const struct weir_lease_paces
 /* The key must ask now; says how many tokens to wish for. */
 uint32_t weir_lease_pace_ask(struct weir_lease_pace *pace, uint64_t now_ns, uint64_t ttl_ns);
 
-/* What came of it. */
+/* How many tokens are as good as spent, because more is asked for than there is: without waiting
+ * for those who will. */
+uint32_t weir_lease_pace_sure(const struct weir_lease_pace *pace);
+
+/* What came of it.  A refusal: for how long nobody should ask again, which is as long as it said, or
+ * longer where somebody always asks as soon as may be: then tokens come one by one, and are better
+ * fetched a few at a time.  At most half of ttl_ns, so that none is lost. */
 void weir_lease_pace_granted(struct weir_lease_pace *pace, uint32_t tokens);
-void weir_lease_pace_refused(struct weir_lease_pace *pace, uint64_t until_ns);
+uint64_t weir_lease_pace_refused(struct weir_lease_pace *pace, uint64_t now_ns, uint64_t wait_ns,
+                                 uint64_t ttl_ns);
 
 /* Tokens were left over. */
 void weir_lease_pace_unused(struct weir_lease_pace *pace);

@@ -110,18 +110,21 @@ static inline uint64_t model_mark(const struct lease_model *m)
 
 /* Returns how many tokens were leased beside the hits. */
 static inline uint32_t model_lease(struct lease_model *m, uint64_t now_ns, uint64_t hits,
-                                   const struct weir_lease_wish *wish, struct weir_verdict *v)
+                                   const struct weir_lease_wish *wish, struct weir_verdict *v,
+                                   uint64_t *lasts_ns)
 {
     struct weir_verdict extra;
     model_take(m, now_ns, hits, v);
     if (!v->allowed)
         return 0;
     if (model_is_bucket(m) && !m->is_careless) {
-        uint32_t leased = weir_lease_from_bucket(&m->limit, wish, &m->tat, now_ns);
+        uint32_t leased = weir_lease_from_bucket(&m->limit, wish, &m->tat, now_ns, lasts_ns);
         m->is_stored |= leased > 0;
         return leased;
     }
     uint32_t granted = weir_lease_size(wish, v->remaining);
+    *lasts_ns =
+        m->is_careless ? wish->ttl_ns : weir_lease_lasts_ns(&m->limit, wish->ttl_ns, now_ns);
     if (granted > 0)
         model_take(m, now_ns, granted, &extra);
     return granted;

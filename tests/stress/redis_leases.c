@@ -32,6 +32,7 @@ struct asked {
     struct weir_verdict verdict;
     bool did;
     uint32_t granted;
+    uint64_t lasts_ns;
 };
 
 struct agreement {
@@ -76,7 +77,8 @@ static void ask_model(struct agreement *a, struct subject *s, struct asked *q)
         a->released += q->did;
         s->leased = 0;
     } else {
-        q->granted = model_lease(&s->model, q->now_ns, c->hits, &c->wish, &q->verdict);
+        q->granted =
+            model_lease(&s->model, q->now_ns, c->hits, &c->wish, &q->verdict, &q->lasts_ns);
         q->mark = q->granted > 0 ? model_mark(&s->model) : 0;
     }
     if (q->granted > 0) {
@@ -135,7 +137,8 @@ static void judge(struct agreement *a, struct asked *q)
     else
         agrees = agrees && is_same(&c->verdict, &q->verdict);
     if (c->op == WEIR_OP_LEASE)
-        agrees = agrees && c->new_mark == q->mark;
+        agrees =
+            agrees && c->new_mark == q->mark && (c->granted == 0 || c->lasts_ns == q->lasts_ns);
     if (!agrees)
         fail_msg("%.*s op %d hits %" PRIu64 " at %" PRIu64 " wish %u/%u: error %d, granted %u, not "
                  "%u; before %" PRIu64 ", not %" PRIu64 "; did %d, not %d (L %u W %" PRIu64

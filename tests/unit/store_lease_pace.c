@@ -78,8 +78,27 @@ static void a_refusal_is_not_a_silence(void **state)
     for (int i = 0; i < 6; i++)
         ask(&pace, now_ns += 1000, 1);
     uint32_t wish = weir_lease_pace_ask(&pace, now_ns += 1000, TTL_NS);
-    weir_lease_pace_refused(&pace, now_ns + 10 * TTL_NS);
+    assert_int_equal(weir_lease_pace_refused(&pace, now_ns, 10 * TTL_NS, TTL_NS), 10 * TTL_NS);
     assert_int_equal(ask(&pace, now_ns + 10 * TTL_NS + 1000, 1), wish);
+}
+
+/* A bucket that gives a token each millisecond, and is asked as soon as it may. */
+static void a_refusal_that_is_pressed_lasts_longer(void **state)
+{
+    (void)state;
+    struct weir_lease_pace pace = {0};
+    uint64_t now_ns = START_NS, waited_ns = 0;
+    assert_int_equal(weir_lease_pace_refused(&pace, now_ns, 1000000, TTL_NS), 1000000);
+    for (int i = 0; i < 8; i++) {
+        now_ns = pace.refused_ns + 1000;
+        uint64_t wait_ns = weir_lease_pace_refused(&pace, now_ns, 1000000, TTL_NS);
+        assert_true(wait_ns >= waited_ns);
+        waited_ns = wait_ns;
+    }
+    assert_int_equal(waited_ns, 10000000);
+    assert_int_equal(weir_lease_pace_refused(&pace, pace.refused_ns, 1, 8000000), 4000000);
+    now_ns = pace.refused_ns + TTL_NS;
+    assert_int_equal(weir_lease_pace_refused(&pace, now_ns, 1000000, TTL_NS), 1000000);
 }
 
 static void what_is_left_over_halves_the_wish(void **state)
@@ -123,6 +142,7 @@ int main(void)
         cmocka_unit_test(the_size_follows_the_rate),
         cmocka_unit_test(a_wish_that_was_not_granted_does_not_grow),
         cmocka_unit_test(a_refusal_is_not_a_silence),
+        cmocka_unit_test(a_refusal_that_is_pressed_lasts_longer),
         cmocka_unit_test(what_is_left_over_halves_the_wish),
         cmocka_unit_test(a_clock_that_stands_still_or_goes_back_does_no_harm),
         cmocka_unit_test(keys_that_share_a_place_forget_each_other),

@@ -43,9 +43,11 @@ static bool is_sound(const struct asked *a, size_t len)
 /* How many tokens are leased beside the hits, of a counter that says how many are left. */
 static void lease(struct asked *a)
 {
-    const struct weir_redis_counter *c = a->counter;
+    struct weir_redis_counter *c = a->counter;
     if (c->op == WEIR_OP_LEASE && c->verdict.allowed)
         a->granted = weir_lease_size(&c->wish, c->verdict.remaining);
+    if (a->granted > 0)
+        c->lasts_ns = weir_lease_lasts_ns(&a->limit, c->wish.ttl_ns, a->now_ns);
 }
 
 /* What was leased in window `mark` is given back if that is what is stored, and still counts. */
@@ -150,7 +152,8 @@ static bool answer_bucket(struct asked *a)
     } else {
         weir_token_bucket_take(&a->limit, &state, a->now_ns, a->hits, &c->verdict);
         if (c->op == WEIR_OP_LEASE && c->verdict.allowed)
-            a->granted = weir_lease_from_bucket(&a->limit, &c->wish, &state, a->now_ns);
+            a->granted =
+                weir_lease_from_bucket(&a->limit, &c->wish, &state, a->now_ns, &c->lasts_ns);
         c->new_mark = weir_leaky_bucket_mark(&state);
     }
     return true;
@@ -362,10 +365,7 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
     if (!answer(&a) || is_allowed != (is_marked ? a.did : counter->verdict.allowed) ||
         granted != a.granted)
         return WEIR_ERR_STORE;
-    if (granted > 0) {
-        counter->granted = granted;
-        counter->lasts_ns = weir_lease_lasts_ns(&a.limit, counter->wish.ttl_ns, now_ns);
-    }
+    counter->granted = granted;
     if (!has_mark(counter))
         counter->new_mark = 0;
     return 0;

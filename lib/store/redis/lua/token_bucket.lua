@@ -8,6 +8,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 local TAT = '<I5I4I2I4'
 local TAT_LEN = 15
+local FULL_PART, BUCKET_MIN_NS = 8, 5e6    -- lib/algo/lease.c
 local UNCUT_S = 1e10                    -- longer than any bucket takes to fill
 
 -- What is in use: from now until it is full, at most cap.
@@ -91,9 +92,11 @@ local function lease(ahead_s, ahead_ns, ahead_num, cap_s, cap_ns, cap_num, den)
     end
     local n = lease_of(left)
     if n > 0 then
-        local ttl_s = floor(ttl_ns / E9)
-        if less(ahead_s, ahead_ns, ahead_num, ttl_s, ttl_ns - ttl_s * E9, 0) then
-            ahead_s, ahead_ns, ahead_num = ttl_s, ttl_ns - ttl_s * E9, 0
+        local least_ns = max(floor(ttl_ns / FULL_PART), BUCKET_MIN_NS)
+        local lasts_ns = min(ttl_ns, max(ahead_s * E9 + ahead_ns, least_ns))
+        if ahead_s * E9 + ahead_ns < lasts_ns then
+            ahead_s = floor(lasts_ns / E9)
+            ahead_ns, ahead_num = lasts_ns - ahead_s * E9, 0
         end
         local more_s, more_ns, more_num = steps(n, den)
         return add(ahead_s, ahead_ns, ahead_num, more_s, more_ns, more_num, den)
