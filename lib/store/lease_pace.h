@@ -49,9 +49,9 @@ uint32_t weir_lease_pace_ask(struct weir_lease_pace *pace, uint64_t now_ns, uint
  * for those who will. */
 uint32_t weir_lease_pace_sure(const struct weir_lease_pace *pace);
 
-/* What came of it.  A refusal: for how long nobody should ask again, which is as long as it said, or
- * longer where somebody always asks as soon as may be: then tokens come one by one, and are better
- * fetched a few at a time.  At most half of ttl_ns, so that none is lost. */
+/* What came of it.  A refusal: for how long nobody should ask again, which is as long as it said,
+ * or longer where somebody always asks as soon as may be: then tokens come one by one, and are
+ * better fetched a few at a time.  At most half of ttl_ns, so that none is lost. */
 void weir_lease_pace_granted(struct weir_lease_pace *pace, uint32_t tokens);
 uint64_t weir_lease_pace_refused(struct weir_lease_pace *pace, uint64_t now_ns, uint64_t wait_ns,
                                  uint64_t ttl_ns);

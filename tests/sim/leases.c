@@ -2,13 +2,13 @@
  *
  * The nodes run the real tables, leases and paces (lib/store); Redis is lib/algo with leases
  * (lease_model.h), which the scripts are held to elsewhere.  Between them are messages that take
- * their time, overtake each other, and get lost; clocks that show anything and drift; nodes that die
- * with leases in hand; demand that comes and goes.
+ * their time, overtake each other, and get lost; clocks that show anything and drift; nodes that
+ * die with leases in hand; demand that comes and goes.
  *
  * The checker replays what passed, in the order of its instants, through the strict algorithm: each
- * hit must be allowed.  So leases admit nothing that one machine would not have.  That it finds what
- * is wrong is shown with two bugs, planted: leases that are counted from the reply, and buckets that
- * are refilled while their tokens are leased.
+ * hit must be allowed.  So leases admit nothing that one machine would not have.  That it finds
+ * what is wrong is shown with two bugs, planted: leases that are counted from the reply, and
+ * buckets that are refilled while their tokens are leased.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../stress/store_rig.h"
