@@ -27,7 +27,7 @@ def test_a_store_that_is(name, site, fleet):
     trial = Trial(fleet, FAULTS[name](site), quick(1.2, 30 if name == "frozen" else 5), rate=quick(600, 5000), keys=KEYS)
     figures.tell(f"store {name}", recovery_ms=trial.recovery_ms(), lateness_ms=trial.lateness_ms(), growth_kib=trial.growth / 1024)
     judge_answers(trial, fleet)
-    judge_policies(trial, leases_go_on=name == "slow")
+    judge_policies(trial)
     judge_recovery(trial)
     judge_shares(trial)
     judge_counts(trial, site, name in BREAK)

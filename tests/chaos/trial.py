@@ -97,12 +97,11 @@ def judge_answers(trial, fleet):
         assert trial.lateness_ms() <= 5
 
 
-def judge_policies(trial, leases_go_on=False):
-    """leases_go_on: the store answers, if late, and what it leases then may still be spent."""
+def judge_policies(trial):
     before = trial.of("closed", 0, trial.began_ns - 2 * DEADLINE_MS * MS)
     assert share_of(OK, before) > MOST
     assert verdicts(trial.during("open")) == {OK}
-    assert verdicts(trial.during("closed")) == {OVER} or leases_go_on
+    assert verdicts(trial.during("closed")) == {OVER}
     assert verdicts(trial.during("local")) == {OK}
 
 
