@@ -1,4 +1,5 @@
-/* service_internal.h - the service as its own files see it: service.c, listen.c.
+/* service_internal.h - the service as its own files see it: service.c, service_view.c,
+ * listen.c.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_SERVE_SERVICE_INTERNAL_H
