@@ -16,7 +16,7 @@ from bench.measure import PAIRS, Case, interval
 TITLE = "Strict calls through the link"
 SPREAD = "95% of the median"
 DEPTHS = 1, 16, 100
-CALLS = {1: 40000, 16: 150000, 100: 200000}
+CALLS = {1: 8000, 16: 40000, 100: 80000}
 
 
 def link(rig, server, calls, depth):

@@ -36,6 +36,7 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define CONNECT_NS (500 * NS_PER_MS) /* until a new connection has been greeted */
 #define PROBE_NS (500 * NS_PER_MS)   /* unanswered for so long: another connection is tried */
+#define TRIAL_NS (1000 * NS_PER_MS)  /* without a call that fails: it is back */
 #define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
 #define TRIES_FAST 4                 /* of one call; further ones each after a pause */
 #define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */

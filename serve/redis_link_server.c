@@ -39,8 +39,6 @@ static void tell_away(struct weir_redis_server *server, const char *why)
 static void tell_back(struct weir_redis_server *server)
 {
     struct weir_redis_link *link = server->link;
-    if (!server->is_away)
-        return;
     server->is_away = false;
     weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);
     if (link->log != NULL)
@@ -94,6 +92,10 @@ void weir_redis_server_flush(struct weir_redis_server *server)
 void weir_redis_server_succeed(struct weir_redis_server *server)
 {
     weir_breaker_succeed(&server->breaker);
+    if (!server->is_away || server->breaker.state != WEIR_BREAKER_CLOSED)
+        return;
+    weir_alarm_cancel(server->link->loop, &server->alarm); /* TRIAL_NS */
+    tell_back(server);
 }
 
 void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
@@ -130,13 +132,20 @@ static void connect_anew(struct weir_redis_server *server)
     wake_at(server, weir_redis_now() + CONNECT_NS);
 }
 
-void weir_redis_server_ready(struct weir_redis_server *server)
+/* Calls pass again, if they did not.  That it is back is told when one is answered, or when a while
+ * has passed without any: what answers probes may still refuse calls. */
+static void try_it(struct weir_redis_server *server)
 {
     weir_alarm_cancel(server->link->loop, &server->alarm);
+    if (weir_breaker_try(&server->breaker))
+        wake_at(server, weir_redis_now() + TRIAL_NS);
+}
+
+void weir_redis_server_ready(struct weir_redis_server *server)
+{
     weir_redis_count_add(server->link, WEIR_REDIS_COUNT_CONNECTS, 1);
     server->is_probing = false;
-    if (weir_breaker_try(&server->breaker))
-        tell_back(server);
+    try_it(server);
     weir_chore_set(server->link->loop, &server->link->chore);
 }
 
@@ -202,9 +211,7 @@ void weir_redis_server_probed(struct weir_redis_server *server, bool is_good, co
         trip(server, why);
         return;
     }
-    weir_alarm_cancel(server->link->loop, &server->alarm);
-    if (weir_breaker_try(&server->breaker))
-        tell_back(server);
+    try_it(server);
 }
 
 static void probe(struct weir_redis_server *server)
@@ -223,6 +230,8 @@ static void on_alarm(void *ctx)
     struct weir_redis_line *line = server->line;
     if (line == NULL) {
         connect_anew(server);
+    } else if (server->breaker.state == WEIR_BREAKER_TRIAL && line->is_ready) {
+        weir_redis_server_succeed(server);
     } else if (line->is_ready && !server->is_probing && server->has_keys) {
         probe(server);
     } else {
