@@ -123,6 +123,29 @@ def test_nodes_that_are_killed_give_nothing_away(tmp_path):
         assert named(load, checker.check(load.hits, load.limits)) == {}
 
 
+def test_scripts_that_are_flushed_are_loaded_again(tmp_path):
+    with Server(tmp_path / "redis") as server, Fleet(tmp_path, server.url, ALL, flags=PATIENT) as fleet:
+        with fleet.load("grpc", EVERY, rate=quick(1500, 4000), seconds=quick(1.5, 10)) as load:
+            for turn in range(quick(10, 80)):
+                load.wait_until(0.2 + turn * 0.1)
+                server.forget_scripts()
+        judge(load)
+        assert min(fleet.metric(i, "weir_store_script_loads_total") for i in range(3)) > 0
+
+
+def test_a_store_that_comes_back_empty_gives_each_key_its_limit_once_more(tmp_path):
+    """The bound where Redis loses what it has acknowledged: here all of it."""
+    with Server(tmp_path / "redis") as server, Fleet(tmp_path, server.url, ALL, flags=PATIENT) as fleet:
+        with fleet.load("grpc", EVERY, rate=quick(1500, 4000), seconds=quick(2.5, 6)) as load:
+            load.wait_until(1.2)
+            server.kill()
+            server.start()
+        found = named(load, checker.check(load.hits, load.limits))
+        assert load.counts["error"] == load.counts["lost"] == load.counts["open"] == 0, load.counts
+        assert found, "nothing was lost: then this shows nothing"
+        assert all(over <= fleet.limits[name].room for (name, _), over in found.items()), found
+
+
 def test_nodes_that_do_not_share_are_found(tmp_path):
     """The planted bug: two of the nodes count elsewhere.  Every algorithm's check sees it."""
     with Server(tmp_path / "one") as one, Server(tmp_path / "two") as two, \
