@@ -2,6 +2,7 @@
 #include "serve/redis_wire.h"
 
 #include "base/str.h"
+#include "net/wire.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +16,8 @@
 struct weir_redis_wire {
     char *text; /* the URL, of which url's names are slices */
     struct weir_redis_url url;
-    struct weir_redis_wire_options options;
+    uint32_t timeout_ms;
+    struct weir_tls *tls;   /* NULL: plain */
     struct weir_wire *wire; /* NULL: none */
     struct weir_redis_reader *reader;
     struct weir_buf out;
@@ -36,7 +38,7 @@ int weir_redis_wire_new(struct weir_redis_wire **out, const struct weir_redis_wi
     if (wire == NULL)
         return err;
     weir_buf_init(&wire->out, OUT_MAX);
-    wire->options = *options;
+    wire->timeout_ms = options->timeout_ms;
     wire->text = strdup(options->url);
     if (wire->text != NULL)
         err = weir_redis_url_parse(&wire->url, weir_str_of(wire->text), why, why_len);
@@ -44,6 +46,9 @@ int weir_redis_wire_new(struct weir_redis_wire **out, const struct weir_redis_wi
         snprintf(why, why_len, "one server is asked here, not shards: name it by redis://");
         err = WEIR_ERR_INVALID;
     }
+    if (err == 0 && wire->url.is_tls &&
+        weir_tls_client_new(&wire->tls, &options->tls, why, why_len) != 0)
+        err = WEIR_ERR_INVALID;
     if (err != 0) {
         weir_redis_wire_free(wire);
         return err;
@@ -67,6 +72,7 @@ void weir_redis_wire_free(struct weir_redis_wire *wire)
     if (wire == NULL)
         return;
     weir_redis_wire_drop(wire);
+    weir_tls_free(wire->tls);
     weir_buf_fini(&wire->out);
     free(wire->text);
     explicit_bzero(&wire->url, sizeof(wire->url));
@@ -160,9 +166,11 @@ static void set_address(struct weir_redis_wire *wire, struct weir_str host, uint
 static int open_wire(struct weir_redis_wire *wire)
 {
     weir_redis_wire_drop(wire);
-    int err =
-        weir_wire_open(&wire->wire, wire->address, wire->options.timeout_ms,
-                       wire->url.is_tls ? &wire->options.tls : NULL, wire->why, sizeof(wire->why));
+    /* Certificates are renewed now and then; where the new ones cannot be read, the old ones count. */
+    if (wire->tls != NULL && weir_tls_has_changed(wire->tls))
+        (void)!weir_tls_reload(wire->tls, wire->why, sizeof(wire->why));
+    int err = weir_wire_open(&wire->wire, wire->address, wire->timeout_ms, wire->tls, wire->why,
+                             sizeof(wire->why));
     if (err == 0 && weir_redis_reader_new(&wire->reader) != 0)
         err = fail(wire, WEIR_ERR_NOMEM, "out of memory");
     return err;

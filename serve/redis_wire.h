@@ -13,7 +13,7 @@
 #ifndef WEIR_SERVE_REDIS_WIRE_H
 #define WEIR_SERVE_REDIS_WIRE_H
 
-#include "net/wire.h"
+#include "net/net.h"
 #include "store/redis/reply.h"
 #include "store/redis/url.h"
 
@@ -21,12 +21,12 @@ struct weir_redis_wire;
 
 struct weir_redis_wire_options {
     const char *url;
-    struct weir_wire_tls tls; /* for rediss:// */
+    struct weir_tls_client_options tls; /* for rediss:// */
     uint32_t timeout_ms;
 };
 
 /* Does not connect yet.  0, WEIR_ERR_NOMEM, or WEIR_ERR_INVALID: why[] says what is wrong with the
- * URL. */
+ * URL or the files for TLS. */
 WEIR_MUST_CHECK int weir_redis_wire_new(struct weir_redis_wire **out,
                                         const struct weir_redis_wire_options *options, char *why,
                                         size_t why_len);

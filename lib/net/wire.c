@@ -3,13 +3,11 @@
 
 #include "net/internal.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <openssl/err.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,35 +17,6 @@ struct weir_wire {
 };
 
 /* ---- TLS ---- */
-
-static bool is_given(const char *path)
-{
-    return path != NULL && path[0] != '\0';
-}
-
-/* NULL, or the file that is wrong with. */
-static const char *load_files(SSL_CTX *ctx, const struct weir_wire_tls *tls)
-{
-    if (is_given(tls->ca_path) ? SSL_CTX_load_verify_locations(ctx, tls->ca_path, NULL) != 1
-                               : SSL_CTX_set_default_verify_paths(ctx) != 1)
-        return is_given(tls->ca_path) ? tls->ca_path : "the system's authorities";
-    if (is_given(tls->cert_path) && SSL_CTX_use_certificate_chain_file(ctx, tls->cert_path) != 1)
-        return tls->cert_path;
-    if (is_given(tls->key_path) &&
-        (SSL_CTX_use_PrivateKey_file(ctx, tls->key_path, SSL_FILETYPE_PEM) != 1 ||
-         SSL_CTX_check_private_key(ctx) != 1))
-        return tls->key_path;
-    return NULL;
-}
-
-/* The name that the certificate must bear: a host, or an address. */
-static bool expect_name(SSL *ssl, char *host)
-{
-    unsigned char address[sizeof(struct in6_addr)];
-    if (inet_pton(AF_INET, host, address) == 1 || inet_pton(AF_INET6, host, address) == 1)
-        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
-    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
-}
 
 static const char *tls_error(SSL *ssl)
 {
@@ -59,34 +28,24 @@ static const char *tls_error(SSL *ssl)
     return reason != NULL ? reason : "the connection ended";
 }
 
-static int begin_tls(struct weir_wire *wire, const char *address, const struct weir_wire_tls *tls,
-                     char *why, size_t why_len)
+static int begin_tls(struct weir_wire *wire, const char *address, struct weir_tls *tls, char *why,
+                     size_t why_len)
 {
     char host[WEIR_ADDRESS_HOST_LEN_MAX + 1] = "";
-    const char *port, *wrong = NULL;
+    const char *port;
     ERR_clear_error();
-    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
-    if (ctx == NULL)
-        return WEIR_ERR_NOMEM;
-    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
-    wrong = load_files(ctx, tls);
-    if (wrong == NULL)
-        wire->ssl = SSL_new(ctx); /* it keeps the context */
-    bool is_named = wire->ssl != NULL && weir_address_split(address, host, &port) &&
-                    expect_name(wire->ssl, host);
-    if (is_named && SSL_set_fd(wire->ssl, wire->fd) == 1 && SSL_connect(wire->ssl) == 1) {
-        SSL_CTX_free(ctx);
+    if (weir_address_split(address, host, &port))
+        wire->ssl = weir_tls_client_ssl(tls, host);
+    if (wire->ssl != NULL && SSL_set_fd(wire->ssl, wire->fd) == 1 && SSL_connect(wire->ssl) == 1)
         return 0;
-    }
-    snprintf(why, why_len, "%s: TLS: %s", wrong != NULL ? wrong : address, tls_error(wire->ssl));
-    SSL_CTX_free(ctx);
+    snprintf(why, why_len, "%s: TLS: %s", address, tls_error(wire->ssl));
     return WEIR_ERR_IO;
 }
 
 /* ---- the wire ---- */
 
 int weir_wire_open(struct weir_wire **out, const char *address, uint32_t timeout_ms,
-                   const struct weir_wire_tls *tls, char *why, size_t why_len)
+                   struct weir_tls *tls, char *why, size_t why_len)
 {
     struct weir_wire *wire = calloc(1, sizeof(*wire));
     if (wire == NULL) {
@@ -119,9 +78,7 @@ void weir_wire_close(struct weir_wire *wire)
 static ssize_t send_some(struct weir_wire *wire, const char *at, size_t len)
 {
     if (wire->ssl != NULL)
-        return SSL_write(wire->ssl, at, len < INT_MAX ? (int)len : INT_MAX) > 0
-                   ? (ssize_t)(len < INT_MAX ? len : INT_MAX) /* all or nothing, by default */
-                   : -1;
+        return SSL_write(wire->ssl, at, len < INT_MAX ? (int)len : INT_MAX);
     ssize_t sent = send(wire->fd, at, len, MSG_NOSIGNAL);
     return sent < 0 && errno == EINTR ? 0 : sent;
 }
@@ -131,7 +88,7 @@ int weir_wire_send(struct weir_wire *wire, const void *bytes, size_t len)
     const char *at = bytes;
     while (len > 0) {
         ssize_t sent = send_some(wire, at, len);
-        if (sent < 0)
+        if (sent < 0 || (sent == 0 && wire->ssl != NULL))
             return WEIR_ERR_IO;
         at += sent;
         len -= (size_t)sent;

@@ -14,18 +14,13 @@
 #include <weir/weir.h>
 
 struct weir_wire;
+struct weir_tls;
 
-/* Files in PEM; NULL or empty: the system's authorities, no certificate of our own. */
-struct weir_wire_tls {
-    const char *ca_path;
-    const char *cert_path, *key_path;
-};
-
-/* Connects to HOST:PORT, [IPv6]:PORT or unix:PATH; tls NULL: plain.  Nothing takes longer than
- * timeout_ms, neither here nor later.  0, WEIR_ERR_INVALID, WEIR_ERR_NOMEM or WEIR_ERR_IO; why[]
+/* Connects to HOST:PORT, [IPv6]:PORT or unix:PATH; tls: weir_tls_client_new(), or NULL: plain.
+ * Nothing takes longer than timeout_ms, neither here nor later.  0, WEIR_ERR_INVALID, WEIR_ERR_NOMEM or WEIR_ERR_IO; why[]
  * then says what is wrong. */
 WEIR_MUST_CHECK int weir_wire_open(struct weir_wire **out, const char *address, uint32_t timeout_ms,
-                                   const struct weir_wire_tls *tls, char *why, size_t why_len);
+                                   struct weir_tls *tls, char *why, size_t why_len);
 void weir_wire_close(struct weir_wire *wire); /* NULL is fine */
 /* 0, or WEIR_ERR_IO. */
 WEIR_MUST_CHECK int weir_wire_send(struct weir_wire *wire, const void *bytes, size_t len);
