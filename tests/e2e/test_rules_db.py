@@ -4,13 +4,16 @@ SPDX-License-Identifier: Apache-2.0
 """
 import hashlib
 import json
+import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
 from http_rig import ask
+from nginx_rig import Nginx
 from redis_rig import Server, redis_server
 from redis_topologies import Sentinels
 from rules_db_rig import HEAD, Database, rules_of
@@ -88,6 +91,21 @@ def test_others_on_the_host_load_the_same_path(db, server, tmp_path):
             wait_limit(other, 4)
         done = weir("check", path)
         assert done.returncode == DONE and "1 rule in 1 domain" in done.stdout
+
+
+def test_nginx_has_them_from_the_same_path(db, server):
+    per_address = rules_of().replace("key: user", "key: remote_address")
+    assert db.put(per_address).returncode == DONE
+    with tempfile.TemporaryDirectory(prefix="weir-kept-") as name:
+        kept = pathlib.Path(name)
+        kept.chmod(0o755)                                    # nginx's workers are another user
+        with node(kept, server.url) as weir_node:
+            engine = f"weir_table {kept}/table size=8m; weir_rules {kept}/node/rules;"
+            with Nginx(rules=None, http=engine) as nginx:
+                assert ask(nginx.port, "/").headers["X-Ratelimit-Limit"] == "3"
+                assert db.put(per_address.replace("unit: 3", "unit: 9")).returncode == DONE
+                wait_until(lambda: ask(nginx.port, "/").headers["X-Ratelimit-Limit"] == "9", "nginx to have the new rules")
+            assert weir_node.is_running()
 
 
 def test_two_processes_on_one_path_do_not_fight(db, server, tmp_path):
