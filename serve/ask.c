@@ -94,15 +94,20 @@ static struct weir_ask *take(struct weir_asks *asks, struct weir_redis_request *
     *ask = (struct weir_ask){.asks = asks, .version = version_of(asks), .request = *planned};
     if (ask->version != NULL)
         ask->version->users++;
-    /* As many parts as there are counters, at most; each is 16-byte aligned by its size. */
+    /* As many parts as there are counters, at most. */
+    bool is_compat = asks->planner.is_compat;
     size_t part_bytes = (planned->count * sizeof(struct weir_ask_part) + 15) / 16 * 16;
-    uint8_t *room = take_room(ask, part_bytes + weir_redis_request_bytes(planned));
+    size_t expire_bytes = (planned->count * sizeof(struct weir_ask_expire) + 15) / 16 * 16;
+    expire_bytes = is_compat ? expire_bytes : 0;
+    uint8_t *room = take_room(ask, part_bytes + expire_bytes + weir_redis_request_bytes(planned));
     if (room == NULL || ask->version == NULL) {
         weir_ask_free(ask);
         return NULL;
     }
     ask->parts = (struct weir_ask_part *)(void *)room;
-    weir_redis_request_move(&ask->request, asks->worker->session, room + part_bytes);
+    room += part_bytes;
+    ask->expires = is_compat ? (struct weir_ask_expire *)(void *)room : NULL;
+    weir_redis_request_move(&ask->request, asks->worker->session, room + expire_bytes);
     return ask;
 }
 
@@ -115,7 +120,8 @@ static void decide(struct weir_asks *asks, struct weir_redis_request *r, uint64_
     weir_redis_request_decide(r, asks->worker->session, now_ns, out);
 }
 
-/* Remembers which items have passed, of those that the store was asked for in vain, or bit by bit. */
+/* Remembers which items have passed, of those that the store was asked for in vain, or in
+ * pieces. */
 static void note_passed(struct weir_redis_request *r, const struct weir_decision *decision,
                         bool is_split)
 {
@@ -199,12 +205,20 @@ static void give_up(struct weir_ask_part *part, int err)
         r->deciders[r->owners[i].item] = WEIR_BY_NOBODY;
 }
 
+static bool is_read(struct weir_ask_part *part, const struct weir_redis_answer *answer)
+{
+    if (part->is_compat)
+        return weir_ask_compat_read(part, answer);
+    return weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
+                                  part->ask->request.counters + part->from, part->count,
+                                  &part->decided_ns) == 0;
+}
+
 /* Reads a reply.  False: there must be another call. */
 static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answer *answer)
 {
     struct weir_redis_request *r = &part->ask->request;
-    if (weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
-                               r->counters + part->from, part->count, &part->decided_ns) != 0) {
+    if (!is_read(part, answer)) {
         give_up(part, WEIR_ERR_STORE);
         return true;
     }
@@ -218,6 +232,18 @@ static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answ
     return true;
 }
 
+void weir_ask_part_done(struct weir_ask_part *part, int err)
+{
+    struct weir_ask *ask = part->ask;
+    struct weir_asks *asks = ask->asks;
+    struct weir_ask_flight *flight = ask->flight;
+    if (--ask->parts_left > 0)
+        return;
+    weir_ask_finish(ask);
+    if (flight != NULL)
+        weir_ask_lease_landed(asks->leases, flight, err);
+}
+
 static void call_done(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
 {
     struct weir_ask_part *part = part_of(call);
@@ -229,13 +255,7 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
         weir_redis_link_ask(ask->asks->link, call);
         return;
     }
-    if (--ask->parts_left > 0)
-        return;
-    struct weir_asks *asks = ask->asks;
-    struct weir_ask_flight *flight = ask->flight;
-    weir_ask_finish(ask);
-    if (flight != NULL)
-        weir_ask_lease_landed(asks->leases, flight, err);
+    weir_ask_part_done(part, err);
 }
 
 static bool has_looked(const struct weir_redis_request *r)
@@ -247,6 +267,14 @@ static bool has_looked(const struct weir_redis_request *r)
     return false;
 }
 
+static bool goes_with_next(const struct weir_redis_request *r, uint32_t i, bool is_one)
+{
+    if (r->owners[i].is_compat || r->owners[i + 1].is_compat)
+        return false;
+    return is_one ||
+           weir_redis_slot_of(r->counters[i].key) == weir_redis_slot_of(r->counters[i + 1].key);
+}
+
 /* Where one server has all keys, so has one call; else each place has one. */
 static void make_parts(struct weir_ask *ask)
 {
@@ -254,10 +282,9 @@ static void make_parts(struct weir_ask *ask)
     enum weir_redis_topology topology = ask->asks->shared->topology;
     bool is_one = topology == WEIR_REDIS_SINGLE || topology == WEIR_REDIS_SENTINEL;
     uint32_t from = 0;
+    ask->parts_left = 0;
     for (uint32_t i = 0; i < r->count; i++) {
-        bool ends = i + 1 == r->count;
-        if (!ends && (is_one || weir_redis_slot_of(r->counters[i].key) ==
-                                    weir_redis_slot_of(r->counters[i + 1].key)))
+        if (i + 1 < r->count && goes_with_next(r, i, is_one))
             continue;
         ask->parts[ask->part_count++] = (struct weir_ask_part){
             .sent = {.call = {.key = r->counters[from].key, .put = put, .done = call_done},
@@ -269,9 +296,11 @@ static void make_parts(struct weir_ask *ask)
         };
         struct weir_ask_part *part = &ask->parts[ask->part_count - 1];
         part->sent.call.late_tag = weir_ask_tag(part, WEIR_TAG_PART);
+        ask->parts_left++;
+        if (r->owners[from].is_compat)
+            weir_ask_compat_part(part, ask->decided_ns);
         from = i + 1;
     }
-    ask->parts_left = ask->part_count;
     ask->is_split = r->is_atomic && (ask->part_count > 1 || has_looked(r));
 }
 
@@ -279,8 +308,12 @@ void weir_ask_launch(struct weir_ask *ask)
 {
     weir_ask_add(ask->asks, WEIR_ASK_COUNT_ASKED, 1);
     make_parts(ask);
-    for (uint32_t i = 0; i < ask->part_count; i++)
-        weir_redis_link_ask(ask->asks->link, &ask->parts[i].sent.call);
+    for (uint32_t i = 0; i < ask->part_count; i++) {
+        struct weir_ask_part *part = &ask->parts[i];
+        weir_redis_link_ask(ask->asks->link, &part->sent.call);
+        if (part->is_compat && ask->request.counters[part->from].op == WEIR_OP_TAKE)
+            weir_redis_link_ask(ask->asks->link, &ask->expires[i].call);
+    }
 }
 
 void weir_ask_fail(struct weir_ask *ask)
@@ -322,6 +355,7 @@ int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, u
         decide_without_room(asks, &planned, now_ns, out);
         return 0;
     }
+    ask->decided_ns = now_ns; /* so far */
     ask->waiter = waiter;
     waiter->ask = ask;
     if (!weir_ask_lease_parks(asks->leases, ask))

@@ -3,6 +3,7 @@
  *
  *     ask.c           from a request to its calls, and from the answers to a decision
  *     ask_throttle.c  the same for CL.THROTTLE
+ *     ask_compat.c    the same for counters that envoyproxy/ratelimit shares
  *     ask_policy.c    who decides in the store's stead
  *     ask_late.c      what is set right when an answer comes too late
  *     ask_debts.c     what is charged when the store is back
@@ -52,8 +53,15 @@ struct weir_ask_part {
     uint32_t size;        /* all of them */
     uint32_t tries;
     int err;             /* why it has failed; 0: it has not */
-    uint64_t decided_ns; /* by the store's clock */
+    uint64_t decided_ns; /* by the store's clock; of envoyproxy/ratelimit's keys by ours */
     uint64_t sent_ns;    /* of the boot: just before it was */
+    bool is_compat;      /* its only counter has such a key */
+};
+
+/* A call of a part beside the one that decides: when a key of envoyproxy/ratelimit's ends. */
+struct weir_ask_expire {
+    struct weir_redis_ask call;
+    struct weir_ask_part *part;
 };
 
 struct weir_ask_leases; /* serve/ask_lease.h */
@@ -65,6 +73,7 @@ struct weir_ask {
     struct weir_ask_version *version;
     struct weir_redis_request request;
     struct weir_ask_part *parts;
+    struct weir_ask_expire *expires; /* as many; NULL: there are none */
     uint32_t part_count, parts_left, parts_late;
     uint64_t decided_ns; /* without the store, by the table's clock */
     bool has_failed;
@@ -136,6 +145,14 @@ void weir_ask_finish(struct weir_ask *ask);
 /* ask_policy.c: decides what the store was asked for in vain, by each rule's on_store_error. */
 void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
                         struct weir_status *statuses);
+
+/* ask_compat.c: makes a part of a counter that is counted as envoyproxy/ratelimit does. */
+void weir_ask_compat_part(struct weir_ask_part *part, uint64_t now_ns);
+/* The reply to it: a verdict.  False: it is none. */
+WEIR_MUST_CHECK bool weir_ask_compat_read(struct weir_ask_part *part,
+                                          const struct weir_redis_answer *answer);
+/* One of its calls is done: the part is, when both are. */
+void weir_ask_part_done(struct weir_ask_part *part, int err);
 
 /* ask_debts.c */
 WEIR_MUST_CHECK int weir_ask_debts_new(struct weir_ask_debts **out);

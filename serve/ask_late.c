@@ -132,7 +132,7 @@ static void collect(struct weir_ask_part *part,
 {
     struct weir_redis_request *r = &part->ask->request;
     uint32_t kept = part->from;
-    for (uint32_t i = part->from; i < part->from + part->size; i++) {
+    for (uint32_t i = part->from; i < part->from + part->size && !part->is_compat; i++) {
         struct weir_redis_counter *counter = &r->counters[i];
         if (r->owners[i].charge == WEIR_REDIS_STAND_IN || !is_take(counter) ||
             !must_return(part->ask, counter, &r->owners[i]))
@@ -178,8 +178,8 @@ void weir_ask_part_owe(const struct weir_ask_part *part)
     const struct weir_redis_request *r = &part->ask->request;
     for (uint32_t i = part->from; i < part->from + part->count; i++) {
         const struct weir_redis_counter *counter = &r->counters[i];
-        if (r->owners[i].charge != WEIR_REDIS_STAND_IN && is_take(counter) &&
-            r->deciders[r->owners[i].item] == WEIR_WITHOUT_STORE_PASSED)
+        if (r->owners[i].charge != WEIR_REDIS_STAND_IN && !r->owners[i].is_compat &&
+            is_take(counter) && r->deciders[r->owners[i].item] == WEIR_WITHOUT_STORE_PASSED)
             weir_ask_owe(asks, counter->key, counter->limit, counter->hits, part->ask->decided_ns);
     }
 }
@@ -218,7 +218,7 @@ void weir_ask_settle(struct weir_ask *ask)
     ask->parts_late = 1; /* until all are seen */
     for (uint32_t i = 0; i < ask->part_count; i++) {
         struct weir_ask_part *part = &ask->parts[i];
-        if (part->err == WEIR_ERR_STORE_LATE)
+        if (part->err == WEIR_ERR_STORE_LATE && !part->is_compat)
             ask->parts_late++; /* more is heard of it */
         else if (part->err != 0)
             weir_ask_part_owe(part);

@@ -28,11 +28,25 @@ static const char *fault_of(const struct weir_settings *settings)
 {
     if (settings->store_global[0] != '\0' && settings->site[0] == '\0')
         return "--store-global needs the name of this site: --site NAME";
-    if (settings->compat_keys)
-        return "--compat-keys is not supported yet";
-    if (strpbrk(settings->store_prefix, "{}") != NULL)
+    if (strpbrk(settings->store_prefix, "{}") != NULL && !settings->compat_keys)
         return "--store-prefix must not contain a brace: it would change where keys lie";
     return NULL;
+}
+
+static const char *path_or_null(const char *path)
+{
+    return path[0] != '\0' ? path : NULL;
+}
+
+static int open_tls(struct weir_ask_shared *shared, char *why, size_t why_len)
+{
+    const struct weir_settings *settings = shared->settings;
+    const struct weir_tls_client_options options = {
+        .ca_path = path_or_null(settings->store_tls_ca),
+        .cert_path = path_or_null(settings->store_tls_cert),
+        .key_path = path_or_null(settings->store_tls_key),
+    };
+    return weir_tls_client_new(&shared->tls, &options, why, why_len);
 }
 
 int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings *settings,
@@ -57,12 +71,19 @@ int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings
     shared->topology = url.topology;
     shared->on_error = read_policy(settings->on_store_error);
     atomic_init(&shared->nodes, 1);
-    *out = shared;
-    return 0;
+    err = url.is_tls ? open_tls(shared, why, why_len) : 0;
+    if (err != 0)
+        weir_ask_shared_free(shared);
+    else
+        *out = shared;
+    return err;
 }
 
 void weir_ask_shared_free(struct weir_ask_shared *shared)
 {
+    if (shared == NULL)
+        return;
+    weir_tls_free(shared->tls);
     free(shared);
 }
 
@@ -82,6 +103,13 @@ uint32_t weir_ask_nodes(const struct weir_ask_shared *shared)
 }
 
 /* ---- of a worker ---- */
+
+/* Theirs have none, unless somebody says so. */
+static struct weir_str prefix_of(const struct weir_settings *settings)
+{
+    bool is_said = !settings->sources[WEIR_SETTING_NUMBER_store_prefix].is_default;
+    return weir_str_of(settings->compat_keys && !is_said ? "" : settings->store_prefix);
+}
 
 static int open_link(struct weir_asks *asks, char *why, size_t why_len)
 {
@@ -130,10 +158,11 @@ int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
         return WEIR_ERR_NOMEM;
     asks->worker = worker;
     asks->shared = shared;
-    asks->prefix = weir_str_of(shared->settings->store_prefix);
+    asks->prefix = prefix_of(shared->settings);
     asks->max = (uint32_t)shared->settings->store_pending;
     asks->blocks = calloc(asks->max, WEIR_ASK_BLOCK);
     weir_redis_planner_init(&asks->planner, worker->session);
+    asks->planner.is_compat = shared->settings->compat_keys;
     int err = asks->blocks == NULL ? WEIR_ERR_NOMEM : weir_ask_debts_new(&asks->debts);
     if (err == 0)
         err = weir_ask_leases_new(&asks->leases, asks);

@@ -34,6 +34,7 @@ void weir_redis_planner_init(struct weir_redis_planner *planner, struct weir_ses
     planner->session = session;
     planner->eventual = NULL;
     planner->leaser = NULL;
+    planner->is_compat = false;
     weir_buf_init(&planner->names, NAMES_MAX);
 }
 
@@ -80,10 +81,19 @@ static bool takes_part(const struct weir_item *item)
     return item->charge_count > 0 && part_of(item) != WEIR_REDIS_NO_PART;
 }
 
+/* Whether envoyproxy/ratelimit could count it: it knows one limit, one algorithm, no atomicity. */
+static bool is_compat(const struct planning *p, const struct weir_item *item)
+{
+    const struct weir_limit *limit = item->charges[0].limit;
+    return p->planner->is_compat && !p->r->is_atomic && item->charge_count == 1 &&
+           limit->algorithm == WEIR_FIXED_WINDOW && limit->count_rejected;
+}
+
 static bool may_lease(const struct planning *p, const struct weir_item *item)
 {
     return p->planner->leaser != NULL && !p->r->is_atomic && item->charge_count == 1 &&
-           !item->is_refund && item->charges->hits > 0 && weir_lease_suits(item->charges->limit);
+           !is_compat(p, item) && !item->is_refund && item->charges->hits > 0 &&
+           weir_lease_suits(item->charges->limit);
 }
 
 /* Returns the length of the name. */
@@ -98,8 +108,14 @@ static size_t add_name(const struct planning *p, const struct weir_item *item, u
     weir_identity_name(&planner->name, d->entries, d->entry_count, matched ? &planner->match : NULL,
                        matched);
     size_t from = planner->names.len;
-    weir_redis_key_add(&planner->names, p->prefix, weir_domain_name(p->domain),
-                       planner->name.entries, planner->name.count, charge->limit->tag);
+    struct weir_str domain = weir_domain_name(p->domain);
+    if (is_compat(p, item))
+        weir_redis_compat_key_add(&planner->names, p->prefix, domain, planner->name.entries,
+                                  planner->name.count, weir_limit_window_s(charge->limit),
+                                  p->now_ns);
+    else
+        weir_redis_key_add(&planner->names, p->prefix, domain, planner->name.entries,
+                           planner->name.count, charge->limit->tag);
     return planner->names.len - from;
 }
 
@@ -109,8 +125,9 @@ static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
     const struct weir_item *item = &r->items[i];
     const struct weir_charge *charge = &item->charges[k];
     size_t name_len = add_name(p, item, k);
-    r->owners[r->count] =
-        (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges), .item = (uint16_t)i};
+    r->owners[r->count] = (struct weir_redis_owner){.charge = (uint16_t)(charge - r->charges),
+                                                    .item = (uint16_t)i,
+                                                    .is_compat = is_compat(p, item)};
     r->counters[r->count] = (struct weir_redis_counter){
         .key = {.len = name_len},
         .limit = charge->limit,

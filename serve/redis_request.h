@@ -43,6 +43,7 @@ enum weir_redis_decider {
 struct weir_redis_owner {
     uint16_t charge; /* WEIR_REDIS_STAND_IN: none */
     uint16_t item;
+    bool is_compat; /* named and counted as envoyproxy/ratelimit does */
 };
 #define WEIR_REDIS_STAND_IN UINT16_MAX
 
@@ -81,6 +82,7 @@ struct weir_redis_planner {
     struct weir_session *session;
     struct weir_eventual *eventual;   /* decides what is eventual; NULL: nothing is */
     struct weir_redis_leaser *leaser; /* NULL: Redis decides each time */
+    bool is_compat;                   /* envoyproxy/ratelimit's keys, where it has any */
     struct weir_buf names;
     struct weir_redis_counter counters[WEIR_REDIS_COUNTERS_MAX];
     struct weir_redis_owner owners[WEIR_REDIS_COUNTERS_MAX];

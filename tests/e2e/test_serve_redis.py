@@ -191,6 +191,18 @@ def test_check_tells_headers_and_holds(tmp_path, store):
         assert time.monotonic() - began > 0.35, "the second and the third have waited for their turn"
 
 
+def test_who_leaves_while_held_gives_its_place_back(tmp_path, store):
+    """A place in a queue that Redis keeps: it is free again, if it is still the last."""
+    rules = CHECK_RULES.replace("requests_per_unit: 5", "unit_multiplier: 8, requests_per_unit: 1")
+    with serve(tmp_path, store.url, *PATIENT, rules=rules.replace("/slow", "/slower")) as weir:
+        asked = "GET /check?hold=1 HTTP/1.1\r\nHost: x\r\nX-Forwarded-Uri: /slower\r\n\r\n".encode()
+        assert http_rig.ask(weir.port("http"), "/check?hold=1", X_Forwarded_Uri="/slower").status == 200
+        with socket.create_connection(("127.0.0.1", weir.port("http")), timeout=10) as connection:
+            connection.sendall(asked)
+            wait_until(lambda: b"weir_holds 1\n" in http_rig.ask(weir.port("admin"), "/metrics").body, "it is held")
+        wait_until(lambda: told(weir)["returned_total"] == 1 and told(weir)["pending"] == 0, "its place to be given back")
+
+
 def test_pipelined_requests_are_answered_in_order(pair):
     shared, _ = pair
     one = f"POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body(('never', 'p')))}\r\n\r\n{body(('never', 'p'))}"
@@ -380,6 +392,73 @@ def test_a_changed_rate_is_asked_for_again(tmp_path, own_store):
         wait_until(lambda: client.ask("d", descriptor(("k", "other"))).statuses[0].limit[0] == 20, "the rules")
         assert client.ask("d", descriptor(("k", "v"))).statuses[0].remaining == 15, "four were used, and now one more"
         assert told(weir)["asked_again_total"] in (1, 2), "of the other, too, if it was asked for before"
+
+
+# ---- beside envoyproxy/ratelimit ----
+
+COMPAT_RULES = """\
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 10}}
+  - key: path
+    value: /api/*
+    share_threshold: true
+    descriptors:
+      - {key: user, rate_limit: {unit: year, requests_per_unit: 100}}
+  - {key: bucket, rate_limit: {unit: year, requests_per_unit: 5, algorithm: token_bucket}}
+"""
+
+
+def window(seconds):
+    """The start of the window, as it stands in their keys.  Nobody tests at midnight."""
+    while 86400 - time.time() % 86400 < 20:
+        time.sleep(1)
+    return int(time.time()) // seconds * seconds
+
+
+def test_compat_keys_go_on_from_what_the_go_service_counted(tmp_path, own_store):
+    """Issue: a store filled by envoyproxy/ratelimit's keys is continued from, count for count."""
+    key = f"shop_user_alice_{window(86400)}"
+    with own_store.client as store, serve(tmp_path, own_store.url, "--compat-keys", *PATIENT, rules=COMPAT_RULES) as weir, \
+            Client(weir.address("grpc")) as client:
+        store.set(key, 7, ex=100)
+        got = [client.ask("shop", descriptor(("user", "alice"))) for _ in range(5)]
+        assert [(one.overall, one.statuses[0].remaining) for one in got] == \
+            [(OK, 2), (OK, 1), (OK, 0), (OVER_LIMIT, 0), (OVER_LIMIT, 0)]
+        assert store.get(key) == b"12" and 86390 <= store.ttl(key) < 86400 + 300
+        assert client.ask("shop", descriptor(("user", "alice"), hits=0)).overall == OVER_LIMIT
+        client.ask("shop", descriptor(("user", "alice"), hits=6, negative=True))
+        assert store.get(key) == b"6"
+        client.ask("shop", descriptor(("user", "alice"), hits=100, negative=True))
+        assert store.get(key) == b"0"
+        client.ask("shop", descriptor(("path", "/api/x"), ("user", "")), descriptor(("user", "bob"), hits=3))
+        client.ask("shop", descriptor(("bucket", "b")))
+        names = {name for name in store.keys("shop_*")}
+        assert names == {key.encode(), b"shop_path_/api/*_user__%d" % window(365 * 86400),
+                         b"shop_user_bob_%d" % window(86400)}
+        assert len(store.keys("{4:shop6:bucket=1:b}*")) == 1, "what the Go service has no keys for is counted as ever"
+
+
+def test_compat_keys_and_the_go_service_share_a_limit(tmp_path, own_store):
+    """Side by side: what the Go service does, done by this test, and we, never pass more than the limit together."""
+    key, passed = f"theirs:shop_user_eve_{window(86400)}", []
+
+    def be_go():
+        with own_store.client as store:
+            for _ in range(10):
+                after, _ = store.pipeline(transaction=False).incrby(key, 1).expire(key, 86400).execute()
+                passed.append(after <= 10)
+
+    with serve(tmp_path, own_store.url, "--compat-keys", "--store-prefix", "theirs:", *PATIENT,
+               rules=COMPAT_RULES) as weir, Client(weir.address("grpc")) as client:
+        threads = [threading.Thread(target=be_go) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        passed += [client.ask("shop", descriptor(("user", "eve"))).overall == OK for _ in range(10)]
+        for thread in threads:
+            thread.join()
+    assert sum(passed) == 10 and len(passed) == 30
+    assert own_store.ask("GET", key) == b"30"
 
 
 # ---- settings ----
