@@ -132,7 +132,7 @@ static enum weir_reserved reserve(struct weir_eventual *e, const struct weir_eve
                                   uint32_t i, struct weir_tally **out)
 {
     const struct weir_charge *charge = &q->item->charges[i];
-    uint64_t index = q->now_ns / charge->limit->window_ns;
+    uint64_t index = q->now_ns / weir_gossip_window_ns(charge->limit);
     uint64_t tag = weir_gossip_tag(charge->key, index);
     enum weir_reserved reserved;
     do {

@@ -32,20 +32,22 @@ static void tell(void *ctx, struct weir_tally *tally);
 
 /* ---- what is said ---- */
 
-/* What may pass in a window of the clock, by an algorithm's promise (docs/algorithms.md). */
+/* What may pass in a tally's window, by an algorithm's promise (docs/algorithms.md). */
 static uint64_t promise_of(const struct weir_limit *limit)
 {
+    uint64_t windows = weir_gossip_window_ns(limit) / limit->window_ns;
+    uint64_t refilled = weir_sat_mul(windows, limit->requests);
     if (limit->algorithm == WEIR_LEAKY_BUCKET)
-        return (uint64_t)limit->requests + limit->burst + 1;
+        return refilled + limit->burst + 1;
     if (limit->algorithm != WEIR_TOKEN_BUCKET)
         return limit->requests;
-    return limit->refill_interval ? limit->burst : (uint64_t)limit->requests + limit->burst;
+    return refilled + limit->burst - (limit->refill_interval ? limit->requests : 0);
 }
 
 static uint64_t keep_ms(const struct weir_eventual *e, const struct weir_tally *tally)
 {
     uint64_t windows = tally->index + 1 + weir_gossip_looks_back(&tally->limit);
-    uint64_t end_ns = weir_sat_mul(windows, tally->limit.window_ns);
+    uint64_t end_ns = weir_sat_mul(windows, weir_gossip_window_ns(&tally->limit));
     return (weir_sat_sub(end_ns, e->now_ns) + UNTOLD_NS) / 1000000;
 }
 
@@ -83,7 +85,8 @@ struct counted {
 static struct counted counted_of(const struct weir_tally *tally, bool is_far)
 {
     struct counted counted = {.limit = tally->limit};
-    counted.is_kept = tally->limit.window_ns >= KEPT_NS && tally->limit.window_shift == 0;
+    counted.is_kept = tally->limit.window_ns >= KEPT_NS && tally->limit.window_shift == 0 &&
+                      tally->limit.window_ns == weir_gossip_window_ns(&tally->limit);
     counted.limit.algorithm = WEIR_FIXED_WINDOW;
     counted.limit.requests = UINT32_MAX;
     counted.key = weir_mix64(weir_gossip_tag(tally->key, tally->index) ^
@@ -108,7 +111,7 @@ static void learn(struct weir_eventual *e, struct weir_tally *tally,
     struct weir_peers *peers = is_far ? &tally->sites : &tally->peers;
     const struct counted counted = counted_of(tally, is_far);
     bool is_first = peers->count == 0;
-    uint64_t end_ns = (tally->index + 1) * tally->limit.window_ns;
+    uint64_t end_ns = weir_sat_mul(tally->index + 1, weir_gossip_window_ns(&tally->limit));
     uint64_t at_ns = weir_min(e->now_ns, end_ns - 1);
     uint64_t more =
         weir_peers_merge(peers, heard->list, heard->count, is_far ? e->far.id : e->near.id);
@@ -266,10 +269,12 @@ static void tell(void *ctx, struct weir_tally *tally)
         (void)weir_gossip_mark(e->gossip, tally, false); /* when that is answered */
     } else if (is_given_up(e, tally) && weir_gossip_drop(e->gossip, tally)) {
         weir_eventual_add(e, WEIR_EVENTUAL_COUNT_DROPPED, own - acked);
-    } else if (may_try(e) && send(e, tally, own, false)) {
+    } else if (!may_try(e)) {
+        atomic_store_explicit(&tally->is_cut, true, memory_order_relaxed);
+        (void)weir_gossip_mark(e->gossip, tally, false);
+    } else if (send(e, tally, own, false)) {
         atomic_store_explicit(&tally->sent, own, memory_order_relaxed);
     } else {
-        atomic_store_explicit(&tally->is_cut, true, memory_order_relaxed);
         (void)weir_gossip_mark(e->gossip, tally, false);
     }
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/gossip.h"
 
-#include "algo/math.h"
 #include "base/err.h"
 #include "base/hash.h"
 
@@ -259,7 +258,7 @@ bool weir_gossip_is_short(const struct weir_gossip *g)
 uint64_t weir_tally_over_ns(const struct weir_tally *tally, uint64_t now_ns)
 {
     uint64_t windows = tally->index + 1 + weir_gossip_looks_back(&tally->limit);
-    return weir_sat_sub(now_ns, weir_sat_mul(windows, tally->limit.window_ns));
+    return weir_sat_sub(now_ns, weir_sat_mul(windows, weir_gossip_window_ns(&tally->limit)));
 }
 
 bool weir_gossip_drop(struct weir_gossip *g, struct weir_tally *tally)

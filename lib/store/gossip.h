@@ -19,16 +19,27 @@
 #ifndef WEIR_STORE_GOSSIP_H
 #define WEIR_STORE_GOSSIP_H
 
+#include "algo/math.h"
 #include "store/tally.h"
 
 struct weir_gossip;
+
+/* How long a tally's window is: the limit's, or where a bucket takes longer to fill as many of
+ * them.  So what was admitted before the window before makes no difference any more. */
+static inline uint64_t weir_gossip_window_ns(const struct weir_limit *limit)
+{
+    bool is_bucket = limit->algorithm == WEIR_TOKEN_BUCKET || limit->algorithm == WEIR_LEAKY_BUCKET;
+    if (!is_bucket || limit->cap_ns <= limit->window_ns)
+        return limit->window_ns;
+    return weir_ceil_div(limit->cap_ns, limit->window_ns) * limit->window_ns;
+}
 
 WEIR_MUST_CHECK int weir_gossip_new(struct weir_gossip **out, uint32_t tallies_max);
 void weir_gossip_free(struct weir_gossip *gossip);
 
 /* ---- any thread ---- */
 
-/* What a key's tally in a window is found by; never 0. */
+/* What a key's tally in a window is found by; never 0.  index: floor(t / window). */
 uint64_t weir_gossip_tag(uint64_t key, uint64_t index);
 /* NULL: there is none. */
 struct weir_tally *weir_gossip_find(struct weir_gossip *gossip, uint64_t tag);

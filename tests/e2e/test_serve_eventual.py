@@ -209,6 +209,28 @@ def test_what_passed_too_soon_is_paid_back(tmp_path):
             assert LIMIT * (seconds - 2) / 2 < in_all(nodes)[name, value] <= most, (name, seconds)
 
 
+def test_a_bucket_is_as_empty_elsewhere_for_as_long_as_it_takes_to_fill(tmp_path):
+    """It takes a hundred windows: what another node admitted some windows ago still counts."""
+    forms = {"bucket": "algorithm: token_bucket", "leaky": "algorithm: leaky_bucket",
+             "tick": "algorithm: token_bucket, refill: interval"}
+    rules = "domain: api\ndescriptors:\n" + "".join(
+        f"  - {{key: {name}, rate_limit: {{unit: second, requests_per_unit: 1, burst: 100, {form}}}}}\n"
+        for name, form in forms.items())
+    with fleet(tmp_path, rules, round_trips_s=(0, 0)) as (_, nodes):
+        keys = [(name, "k") for name in forms]
+        hammer(nodes[:1], keys, 150)
+        settle(nodes)
+        time.sleep(2.5)
+        began = time.monotonic()
+        hammer(nodes[1:], keys, 40)
+        settle(nodes)
+        hammer(nodes[1:], keys, 100)
+        refilled = time.monotonic() - began + 5
+        for key in keys:
+            assert nodes[0].admitted[key] >= 100
+            assert nodes[1].admitted[key] <= 2 * 10 + refilled, key
+
+
 def test_a_node_that_was_cut_off_goes_on_and_tells_when_it_is_back(tmp_path):
     keys = [("fixed", "cut"), ("log", "cut"), ("bucket", "cut")]
     with fleet(tmp_path, flags=("--on-store-error", "open")) as (server, nodes):

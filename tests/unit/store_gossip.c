@@ -123,6 +123,20 @@ static void the_unit_is_a_tenth_and_at_least_one(void **state)
     assert_int_equal(weir_tally_unit(&limit), 5);
 }
 
+static void a_window_is_as_long_as_a_bucket_takes_to_fill(void **state)
+{
+    (void)state;
+    struct weir_limit limit = {.algorithm = WEIR_TOKEN_BUCKET, .window_ns = W, .cap_ns = W};
+    assert_int_equal(weir_gossip_window_ns(&limit), W);
+    limit.cap_ns = W + 1;
+    assert_int_equal(weir_gossip_window_ns(&limit), 2 * W);
+    limit.algorithm = WEIR_LEAKY_BUCKET;
+    limit.cap_ns = 9 * W;
+    assert_int_equal(weir_gossip_window_ns(&limit), 9 * W);
+    limit.algorithm = WEIR_SLIDING_WINDOW_LOG;
+    assert_int_equal(weir_gossip_window_ns(&limit), W);
+}
+
 static void a_key_has_one_tally_for_each_window(void **state)
 {
     (void)state;
@@ -245,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_request_larger_than_may_be_unacked_passes_alone),
         cmocka_unit_test(the_count_of_a_tally_has_an_end),
         cmocka_unit_test(the_unit_is_a_tenth_and_at_least_one),
+        cmocka_unit_test(a_window_is_as_long_as_a_bucket_takes_to_fill),
         cmocka_unit_test(a_key_has_one_tally_for_each_window),
         cmocka_unit_test(a_full_map_takes_no_more_and_keeps_what_it_has),
         cmocka_unit_test(a_tally_goes_when_it_is_over_and_told),
