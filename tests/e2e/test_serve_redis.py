@@ -139,15 +139,22 @@ def test_grpc_answers_are_those_of_the_table(pair, seed):
             assert face(mine) == face(theirs), (seed, number)
 
 
-def test_atomic_domains_are_those_of_the_table(tmp_path, store):
+@pytest.mark.parametrize("is_sharded", [False, True], ids=["one server", "two"])
+def test_atomic_domains_are_those_of_the_table(tmp_path, store, is_sharded):
+    """On two servers, too, a refused request consumes nothing: what one has taken is given back."""
     (tmp_path / "plain").mkdir()
     rng = random.Random(5)
-    with serve(tmp_path, store.url, *PATIENT, rules=ATOMIC) as shared, Service(tmp_path / "plain", ATOMIC) as plain, \
-            Client(shared.address("grpc")) as one, Client(plain.address("grpc")) as other:
-        for number in range(100):
-            keys = rng.sample(("a", "b", "h", "s"), rng.randrange(1, 5))
-            asked = [descriptor((key, f"v{rng.randrange(2)}"), hits=rng.choice((None, 1, 2))) for key in keys]
-            assert face(one.ask("all", *asked)) == face(other.ask("all", *asked)), number
+    with Server(tmp_path / "second") as second:
+        url = f"redis-shards://127.0.0.1:{store.port},127.0.0.1:{second.port}" if is_sharded else store.url
+        flags = (*PATIENT, "--store-prefix", f"atomic{is_sharded}:")
+        with serve(tmp_path, url, *flags, rules=ATOMIC) as shared, Service(tmp_path / "plain", ATOMIC) as plain, \
+                Client(shared.address("grpc")) as one, Client(plain.address("grpc")) as other:
+            for number in range(100):
+                keys = rng.sample(("a", "b", "h", "s"), rng.randrange(1, 5))
+                asked = [descriptor((key, f"v{rng.randrange(2)}"), hits=rng.choice((None, 1, 2))) for key in keys]
+                assert face(one.ask("all", *asked)) == face(other.ask("all", *asked)), number
+                wait_until(lambda: told(shared)["pending"] == 0, "what was taken to be given back")
+            assert not is_sharded or told(shared)["returned_total"] > 0
 
 
 def test_json_check_and_resp_answer_by_the_store(pair):
