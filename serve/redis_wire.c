@@ -166,7 +166,7 @@ static void set_address(struct weir_redis_wire *wire, struct weir_str host, uint
 static int open_wire(struct weir_redis_wire *wire)
 {
     weir_redis_wire_drop(wire);
-    /* Certificates are renewed now and then; where the new ones cannot be read, the old ones count. */
+    /* Certificates are renewed now and then; as long as new ones cannot be read, the old count. */
     if (wire->tls != NULL && weir_tls_has_changed(wire->tls))
         (void)!weir_tls_reload(wire->tls, wire->why, sizeof(wire->why));
     int err = weir_wire_open(&wire->wire, wire->address, wire->timeout_ms, wire->tls, wire->why,

@@ -17,8 +17,8 @@ struct weir_wire;
 struct weir_tls;
 
 /* Connects to HOST:PORT, [IPv6]:PORT or unix:PATH; tls: weir_tls_client_new(), or NULL: plain.
- * Nothing takes longer than timeout_ms, neither here nor later.  0, WEIR_ERR_INVALID, WEIR_ERR_NOMEM or WEIR_ERR_IO; why[]
- * then says what is wrong. */
+ * Nothing takes longer than timeout_ms, neither here nor later.  0, WEIR_ERR_INVALID,
+ * WEIR_ERR_NOMEM or WEIR_ERR_IO; why[] then says what is wrong. */
 WEIR_MUST_CHECK int weir_wire_open(struct weir_wire **out, const char *address, uint32_t timeout_ms,
                                    struct weir_tls *tls, char *why, size_t why_len);
 void weir_wire_close(struct weir_wire *wire); /* NULL is fine */
