@@ -119,8 +119,8 @@ class Rig:
         server.wait()
         return server
 
-    def weir(self, listener, rules=None, threads=1, cpus=None, before=()):
-        """weir serve with one listener; before: a program to run it under."""
+    def weir(self, listener, rules=None, threads=1, cpus=None, before=(), more=()):
+        """weir serve with one listener; before: a program to run it under; more: flags."""
         def command(port):
             listeners = {"grpc": "off", "http": "off", "resp": "off", "admin": "off"}
             listeners[listener] = f"127.0.0.1:{port}"
@@ -128,7 +128,7 @@ class Rig:
             if rules:
                 flags += ["--rules", self.file(f"{listener}.yaml", rules)]
             return [*before, self.build / "weir", "serve", "--table", "none", "--threads", threads, "--log-level",
-                    "error", *flags]
+                    "error", *flags, *more]
         return self.serve(command, cpus)
 
     def load(self, command, cpus=None):
