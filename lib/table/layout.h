@@ -260,6 +260,7 @@ static inline uint32_t weir_slot_tat_generation(union weir_u16b s)
  *
  * until counts 65.5 microseconds of CLOCK_BOOTTIME. */
 #define WEIR_LEASE_UNIT_BITS 16
+#define WEIR_REFUSAL_FLAG (UINT64_C(1) << 17)
 #define WEIR_LEASE_SMALL_MAX 63u
 #define WEIR_LEASE_LARGE_MAX ((UINT32_C(1) << 28) - 1)
 
@@ -275,7 +276,7 @@ static inline struct weir_slot_lease weir_slot_lease(union weir_u16b s)
         .until = (s.hi & 0x7ff) << 36 | s.lo >> 28,
         .small = (uint32_t)(s.hi >> 11) & WEIR_LEASE_SMALL_MAX,
         .large = (uint32_t)s.lo & WEIR_LEASE_LARGE_MAX,
-        .is_refusal = s.hi >> 17 & 1,
+        .is_refusal = (s.hi & WEIR_REFUSAL_FLAG) != 0,
     };
 }
 
@@ -283,7 +284,7 @@ static inline union weir_u16b weir_slot_pack_lease(uint64_t fp, struct weir_slot
 {
     union weir_u16b s;
     s.hi = fp << WEIR_FP_SHIFT | (uint64_t)WEIR_KIND_LEASE << 18 |
-           (uint64_t)lease.is_refusal << 17 | (uint64_t)lease.small << 11 |
+           (lease.is_refusal ? WEIR_REFUSAL_FLAG : 0) | (uint64_t)lease.small << 11 |
            (lease.until >> 36 & 0x7ff);
     s.lo = lease.until << 28 | lease.large;
     return s;
