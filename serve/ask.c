@@ -13,33 +13,39 @@
 
 /* ---- memory ---- */
 
-/* The version that the session holds now; kept once, for all that are planned by it. */
-static struct weir_ask_version *version_of(struct weir_asks *asks)
+/* Returns a version that nobody uses any more. */
+static void drop_version(struct weir_asks *asks, struct weir_ask_version *version)
 {
-    struct weir_session *session = asks->worker->session;
-    struct weir_ask_version *version = asks->versions;
-    if (version != NULL && version->published == session->mine)
-        return version;
-    version = malloc(sizeof(*version)); /* alloc: once for each reload */
-    if (version == NULL)
-        return NULL;
-    *version =
-        (struct weir_ask_version){.published = weir_publish_keep(session), .next = asks->versions};
-    asks->versions = version;
-    return version;
-}
-
-/* Old versions that nobody uses any more are returned; the newest stays, for the next. */
-static void leave_version(struct weir_asks *asks, struct weir_ask_version *version)
-{
-    if (--version->users > 0 || version == asks->versions)
-        return;
     struct weir_ask_version **link = &asks->versions;
     while (*link != version)
         link = &(*link)->next;
     *link = version->next;
     weir_publish_return(asks->worker->engine, version->published);
     free(version);
+}
+
+/* The version that the session holds now; kept once, for all that are planned by it. */
+static struct weir_ask_version *version_of(struct weir_asks *asks)
+{
+    struct weir_session *session = asks->worker->session;
+    struct weir_ask_version *before = asks->versions;
+    if (before != NULL && before->published == session->mine)
+        return before;
+    struct weir_ask_version *version = malloc(sizeof(*version)); /* alloc: once for each reload */
+    if (version == NULL)
+        return NULL;
+    *version = (struct weir_ask_version){.published = weir_publish_keep(session), .next = before};
+    asks->versions = version;
+    if (before != NULL && before->users == 0)
+        drop_version(asks, before);
+    return version;
+}
+
+/* The newest stays, for the next request. */
+static void leave_version(struct weir_asks *asks, struct weir_ask_version *version)
+{
+    if (--version->users == 0 && version != asks->versions)
+        drop_version(asks, version);
 }
 
 void *weir_ask_block_take(struct weir_asks *asks)
@@ -61,14 +67,23 @@ void weir_ask_block_give(struct weir_asks *asks, void *block)
     weir_ask_add(asks, WEIR_ASK_COUNT_PENDING, UINT64_MAX); /* - 1 */
 }
 
+static void free_large(struct weir_ask *ask)
+{
+    struct weir_ask_large *large = ask->large;
+    *(large->before != NULL ? &large->before->after : &ask->asks->large) = large->after;
+    if (large->after != NULL)
+        large->after->before = large->before;
+    weir_budget_give(&ask->asks->worker->budget, ask->large_bytes);
+    free(large);
+}
+
 void weir_ask_free(struct weir_ask *ask)
 {
     struct weir_asks *asks = ask->asks;
     if (ask->version != NULL)
         leave_version(asks, ask->version);
-    if (ask->large_bytes > 0)
-        weir_budget_give(&asks->worker->budget, ask->large_bytes);
-    free(ask->large);
+    if (ask->large != NULL)
+        free_large(ask);
     weir_ask_block_give(asks, ask);
 }
 
@@ -78,11 +93,22 @@ static void *take_room(struct weir_ask *ask, size_t bytes)
     const size_t head = (sizeof(*ask) + 15) / 16 * 16;
     if (bytes <= WEIR_ASK_BLOCK - head)
         return (uint8_t *)ask + head;
-    if (!weir_budget_take(&ask->asks->worker->budget, bytes))
+    struct weir_asks *asks = ask->asks;
+    struct weir_ask_large *large = NULL;
+    bytes += sizeof(*large);
+    if (!weir_budget_take(&asks->worker->budget, bytes))
         return NULL;
+    large = malloc(bytes); /* alloc: for requests of many descriptors */
+    if (large == NULL) {
+        weir_budget_give(&asks->worker->budget, bytes);
+        return NULL;
+    }
+    *large = (struct weir_ask_large){.after = asks->large};
+    if (asks->large != NULL)
+        asks->large->before = large;
+    asks->large = ask->large = large;
     ask->large_bytes = bytes;
-    ask->large = malloc(bytes); /* alloc: for requests of many descriptors */
-    return ask->large;
+    return large + 1;
 }
 
 /* Takes what was planned out of the session.  NULL: there is no room. */

@@ -83,10 +83,16 @@ struct weir_ask {
     struct weir_ask_flight *flight; /* others may wait for its call; NULL: they do not */
     struct weir_ask *behind;        /* the next of those that wait, where it is one */
     size_t large_bytes;             /* of memory beside the block; 0: none */
-    void *large;
+    struct weir_ask_large *large;
 };
 
 #define WEIR_ASK_BLOCK 2048 /* bytes: a request of two descriptors or so */
+
+/* Memory of a request that its block does not hold: all of it, so that it can be freed. */
+struct weir_ask_large {
+    _Alignas(16) struct weir_ask_large *before;
+    struct weir_ask_large *after;
+};
 
 /* A block that is free. */
 struct weir_ask_block {
@@ -113,6 +119,7 @@ struct weir_asks {
     uint8_t *blocks; /* handed out from the front: what is never needed is never touched */
     struct weir_ask_block *free;
     uint32_t used, max; /* of blocks */
+    struct weir_ask_large *large;
     struct weir_ask_version *versions;
     struct weir_ask_return *returns; /* that found the store away */
     struct weir_ask *telling;        /* whose waiter is being told; NULL: none is */

@@ -185,6 +185,11 @@ void weir_asks_free(struct weir_asks *asks)
     if (asks == NULL)
         return;
     weir_redis_link_free(asks->link);
+    while (asks->large != NULL) { /* of those who still waited */
+        struct weir_ask_large *large = asks->large;
+        asks->large = large->after;
+        free(large);
+    }
     while (asks->versions != NULL) {
         struct weir_ask_version *version = asks->versions;
         asks->versions = version->next;

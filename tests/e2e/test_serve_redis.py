@@ -172,6 +172,9 @@ def test_json_check_and_resp_answer_by_the_store(pair):
             assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400)[0] == 1
             assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400, -2)[:3] == [0, 4, 2]
             assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400, 0)[:3] == [0, 4, 2]
+            if weir is shared:
+                with pytest.raises(redis.exceptions.ResponseError, match="the store counts"):
+                    client.delete("k")
 
 
 CHECK_RULES = """\
@@ -368,6 +371,23 @@ def test_no_more_wait_than_may(tmp_path, own_store):
 
 def request_of(key, value):
     return request("d", descriptor((key, value)))
+
+
+def test_requests_of_many_descriptors_wait_too(tmp_path, own_store):
+    """More than a block holds; some still wait when the service is told to go."""
+    with serve(tmp_path, own_store.url, *PATIENT) as weir, Client(weir.address("grpc")) as client:
+        for _ in range(3):
+            response = client.ask("d", *[descriptor(("quiet", f"many{i}"), ("x" * 200, "y")) if i % 2 else
+                                         descriptor(("quiet", f"many{i}")) for i in range(64)])
+            assert response.overall == OK and len(response.statuses) == 64
+        assert response.statuses[0].remaining == 17
+        own_store.freeze()
+        call = client.channel.unary_unary(SHOULD_RATE_LIMIT)
+        asked = request("d", *[descriptor(("quiet", f"many{i}")) for i in range(64)])
+        calls = [call.future(asked, timeout=20) for _ in range(5)]
+        wait_until(lambda: told(weir)["pending"] == 5, "all to wait")
+        for one in calls:
+            one.cancel()
 
 
 def test_clients_that_leave_do_no_harm(tmp_path, own_store):
