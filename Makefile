@@ -18,7 +18,7 @@ test:     ## all tests, also under the sanitizers
 bench: build ## speed and memory beside what is promised; 20 minutes, or PART=grpc
 	@tools/setup bench && tools/bench $(PART)
 
-agree: build ## the scripts in Redis against the table, a million requests of each kind; 4 minutes
+agree: build ## the scripts in Redis against the table, a million requests of each kind; 7 minutes
 	@WEIR_TEST_SCALE=50 build/tests/stress_redis_agree
 	@WEIR_TEST_SCALE=50 build/tests/stress_redis_leases
 

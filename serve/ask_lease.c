@@ -105,14 +105,12 @@ static void tell(const struct weir_ask_leases *leases, struct weir_charge *charg
     charge->mark = 0;
 }
 
-static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge, uint64_t now_ns,
-                   bool *is_low)
+static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge, bool *is_low)
 {
     struct weir_ask_leases *leases = leases_of(leaser);
     /* Now, and not when the turn began: see store/lease.h. */
     struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
     struct weir_lease_taken taken = weir_lease_take(&at, charge->hits);
-    (void)now_ns;
     if (taken.said == WEIR_LEASE_NONE)
         return false;
     *is_low = taken.is_low;
@@ -223,12 +221,11 @@ static void fly_on(struct weir_ask_leases *leases, struct weir_ask_flight *fligh
 void weir_ask_lease_landed(struct weir_ask_leases *leases, struct weir_ask_flight *flight, int err)
 {
     struct weir_ask *ask;
-    uint64_t now_ns = weir_loop_now(leases->asks->worker->loop);
     while ((ask = next_of(flight)) != NULL) {
         bool is_low;
         if (err != 0) {
             weir_ask_fail(ask);
-        } else if (decide(&leases->leaser, charge_of(ask), now_ns, &is_low)) {
+        } else if (decide(&leases->leaser, charge_of(ask), &is_low)) {
             weir_ask_finish(ask);
         } else {
             fly_on(leases, flight, ask);

@@ -148,7 +148,7 @@ static bool is_decided_by_lease(const struct planning *p, uint32_t i)
     struct weir_redis_leaser *leaser = p->planner->leaser;
     struct weir_buf *names = &p->planner->names;
     bool is_low = false;
-    if (!may_lease(p, item) || !leaser->decide(leaser, item->charges, p->now_ns, &is_low))
+    if (!may_lease(p, item) || !leaser->decide(leaser, item->charges, &is_low))
         return false;
     if (is_low) {
         size_t from = names->len, len = add_name(p, item, 0);

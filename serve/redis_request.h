@@ -67,8 +67,7 @@ struct weir_eventual;
  * here: of a rule with one limit, in a request that is not atomic. */
 struct weir_redis_leaser {
     /* Decides, if it can: the charge's verdict is there then.  *is_low: refill() should follow. */
-    bool (*decide)(struct weir_redis_leaser *leaser, struct weir_charge *charge, uint64_t now_ns,
-                   bool *is_low);
+    bool (*decide)(struct weir_redis_leaser *leaser, struct weir_charge *charge, bool *is_low);
     /* Asks for more, while nobody waits. */
     void (*refill)(struct weir_redis_leaser *leaser, const struct weir_charge *charge,
                    struct weir_str name);
