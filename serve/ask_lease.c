@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/str.h"
 #include "net/alarm.h"
 #include "store/lease.h"
 #include "store/lease_pace.h"
@@ -44,6 +45,7 @@ struct weir_ask_leases {
     struct weir_redis_leaser leaser; /* first: who plans has this */
     struct weir_asks *asks;
     struct weir_lease_paces *paces;
+    uint64_t store;          /* its name: who asks another one may use the same table */
     struct weir_alarm alarm; /* set while anything is held */
     uint64_t trip_ns;        /* how long the last call took */
     uint32_t held_count;
@@ -75,7 +77,7 @@ static struct weir_lease_at lease_at(const struct weir_ask_leases *leases, uint6
 {
     return (struct weir_lease_at){
         .table = leases->asks->worker->engine->table,
-        .key = key,
+        .key = key ^ leases->store,
         .boot_ns = boot_ns,
         .is_dated = limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval,
     };
@@ -469,6 +471,15 @@ void weir_ask_part_leases(const struct weir_ask_part *part)
 
 /* ---- life ---- */
 
+/* Where the tokens come from: an address, and what keys there begin with. */
+static uint64_t name_of_store(const struct weir_asks *asks)
+{
+    const struct weir_hash_key *key = weir_table_hash_key(asks->worker->engine->table);
+    struct weir_str url = weir_str_of(asks->shared->settings->store);
+    return weir_mix64(weir_siphash13(key, url.ptr, url.len)) ^
+           weir_siphash13(key, asks->prefix.ptr, asks->prefix.len);
+}
+
 int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks)
 {
     struct weir_ask_leases *leases = calloc(1, sizeof(*leases));
@@ -476,6 +487,7 @@ int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks)
         return WEIR_ERR_NOMEM;
     leases->leaser = (struct weir_redis_leaser){.decide = decide, .refill = refill, .wish = wish};
     leases->asks = asks;
+    leases->store = name_of_store(asks);
     leases->alarm = (struct weir_alarm){.ring = look_at_all, .ctx = leases};
     *out = leases;
     if (weir_lease_paces_new(&leases->paces, PACES) != 0 ||
