@@ -213,18 +213,20 @@ static bool set_right(struct weir_ask_part *part)
     return part->count > 0;
 }
 
+/* Says whether more will be heard of it: an answer after all, or that hits were given back. */
+static bool settle_part(struct weir_ask_part *part)
+{
+    bool is_late = part->err == WEIR_ERR_STORE_LATE && !part->is_compat;
+    if (part->err != 0 && !is_late)
+        weir_ask_part_owe(part);
+    return is_late || (part->err == 0 && part->ask->is_split && set_right(part));
+}
+
 void weir_ask_settle(struct weir_ask *ask)
 {
     ask->parts_late = 1; /* until all are seen */
-    for (uint32_t i = 0; i < ask->part_count; i++) {
-        struct weir_ask_part *part = &ask->parts[i];
-        if (part->err == WEIR_ERR_STORE_LATE && !part->is_compat)
-            ask->parts_late++; /* more is heard of it */
-        else if (part->err != 0)
-            weir_ask_part_owe(part);
-        else if (ask->is_split && set_right(part))
-            ask->parts_late++;
-    }
+    for (uint32_t i = 0; i < ask->part_count; i++)
+        ask->parts_late += settle_part(&ask->parts[i]);
     if (--ask->parts_late == 0)
         weir_ask_free(ask);
 }
