@@ -13,6 +13,7 @@ from fleet_rig import IS_LONG, LIMITS, LONG_WINDOW_S, Fleet, counted, quick
 from redis_rig import Server
 from redis_topologies import CALM_MS, Cluster
 from service import wait_until
+from service import wait_until
 
 PATIENT = "--store-deadline", "10s", "--on-store-error", "closed"
 COLD = {"cold": Limit("token_bucket", 2, burst=2)}

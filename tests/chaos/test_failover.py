@@ -11,9 +11,10 @@ import pytest
 from fleet_rig import Fleet, counted, quick
 from history import OK, OVER
 from redis_topologies import CALM_MS, Cluster, Sentinels
+from service import wait_until
 from trial import HASTY, LIMITS, MOST, NODES, Trial, judge_answers, share_of, verdicts
 
-PATIENT = "--store-deadline", "10s", "--on-store-error", "closed"
+PATIENT = "--store-deadline", "60s", "--on-store-error", "closed"
 PARTLY = "--cluster-require-full-coverage", "no"        # the other masters go on
 VALUES = 24         # of each key: more than enough for each master to have some
 KEYS = f"closed*{VALUES},local*{VALUES}"
@@ -37,9 +38,15 @@ def admitted(load, name):
     return found
 
 
+def counts(servers, name):
+    """{value: how many}, in the store"""
+    return {value: counted(servers, name, value) for value in range(VALUES)}
+
+
 def lost(trial, servers):
     """Hits that were admitted, and that the store does not know of."""
-    return sum(number - counted(servers, "local", value) for value, number in admitted(trial.load, "local").items())
+    known = counts(servers, "local")
+    return sum(number - known[value] for value, number in admitted(trial.load, "local").items())
 
 
 def judge_end(trial):
@@ -107,4 +114,4 @@ def test_a_cluster_in_good_order(event, tmp_path):
         assert verdicts(trial.load.hits) == {OK}
         servers = [node for node in cluster.nodes if node.is_master()]
         for name in "closed", "local":
-            assert {value: counted(servers, name, value) for value in range(VALUES)} == admitted(trial.load, name)
+            wait_until(lambda name=name: counts(servers, name) == admitted(trial.load, name), "what was leased to come back")

@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import secrets
 import subprocess
+import time
 
 import redis
 from redis_rig import Group, Server, wait_for, with_replicas
@@ -86,9 +87,13 @@ class Cluster(Group):
 
     def fail_over(self, i):
         """Master i and its replica change places in good order, as for an upgrade."""
-        replica = self.replicas[i]
-        replica.cluster("FAILOVER")
-        wait_until(replica.is_master, "the failover", FAILOVER_S)
+        replica, end = self.replicas[i], time.monotonic() + FAILOVER_S
+        while not replica.is_master():
+            assert time.monotonic() < end, "the replica does not get the votes"
+            with contextlib.suppress(redis.exceptions.ResponseError):       # the last try is not over yet
+                replica.cluster("FAILOVER")
+            time.sleep(0.2)
+        wait_until(self._agree, "all to hear of it")
 
     def wait_for_successor(self, i):
         """After masters[i] has died: until its replica serves."""
@@ -106,10 +111,10 @@ class Cluster(Group):
         wait_until(self._agree, "all to hear of it")        # else the next move may take a number that is taken
 
     def _agree(self):
-        """No two masters count the changes of the Cluster differently, or claim the same number of one."""
-        told = [dict(row.split(":") for row in node.cluster("INFO").decode().split()) for node in self.masters]
-        return (len({one["cluster_current_epoch"] for one in told}) == 1
-                and len({one["cluster_my_epoch"] for one in told}) == len(told))
+        """All count the changes of the Cluster alike, and no two masters claim the same number of one."""
+        told = [dict(row.split(":") for row in node.cluster("INFO").decode().split()) for node in self.nodes]
+        epochs = [one["cluster_my_epoch"] for node, one in zip(self.nodes, told, strict=True) if node.is_master()]
+        return len({one["cluster_current_epoch"] for one in told}) == 1 and len(set(epochs)) == len(epochs)
 
 
 class Sentinels(Group):
