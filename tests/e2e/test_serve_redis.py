@@ -7,6 +7,7 @@ import json
 import random
 import re
 import socket
+import subprocess
 import threading
 import time
 import urllib.request
@@ -17,7 +18,8 @@ import redis
 import http_rig
 from redis_rig import Server
 from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, request
-from service import Service, wait_until
+from service import WEIR, Service, wait_until
+from test_serve_tls import Authority
 
 ALL = ("grpc", "http", "resp", "admin")
 STRICT = ("--store-leases=off",)            # each answer is the store's, to the unit
@@ -499,6 +501,50 @@ def test_settings_of_envoyproxy_ratelimit_name_the_store(tmp_path, own_store):
         assert "p@ss" not in json.dumps(told(weir)) and "p%40ss" not in json.dumps(told(weir))
         with redis.Redis(port=own_store.port, password="p@ss/word") as client:
             assert client.keys("theirs:{1:d5:fixed=1:k}*")
+
+
+@pytest.mark.parametrize("env, url", [
+    ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp"}, "redis://h:1"),
+    ({"REDIS_URL": "/run/redis.sock"}, "unix:/run/redis.sock"),
+    ({"REDIS_URL": "redis.sock", "REDIS_SOCKET_TYPE": "unix"}, "unix:redis.sock"),
+    ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "REDIS_TLS": "true"}, "rediss://h:1"),
+    ({"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_SOCKET_TYPE": "tcp"}, "redis-cluster://a:1,b:2"),
+    ({"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp"}, "redis-sentinel://(hidden)@a:1,b:2"),
+    ({"REDIS_URL": "h:1", "REDIS_AUTH": "me:secret", "REDIS_SOCKET_TYPE": "tcp"}, "redis://(hidden)@h:1"),
+    ({"REDIS_URL": "rediss://u:secret@h:1"}, "rediss://(hidden)@h:1"),
+    ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "WEIR_STORE": "local"}, "local"),
+])
+def test_their_variables_make_an_address(env, url):
+    printed = subprocess.run([WEIR, "serve", "--print-config"], env=env, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^store: '(.*?)'", printed, re.M)[1] == url and "secret" not in printed
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_the_last_answer_of_a_connection_comes_before_its_end(pair, version):
+    with socket.create_connection(("127.0.0.1", pair[0].port("http")), timeout=10) as connection:
+        text = body(("never", "last"))
+        connection.sendall(f"POST /json HTTP/{version}\r\nHost: x\r\nConnection: close\r\n"
+                           f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
+        assert http_rig.read_all(connection).startswith(b"HTTP/1.1 429")
+
+
+def test_tls_to_the_store_with_a_certificate_of_ours(tmp_path):
+    """A store that is not who it should be is as one that is away."""
+    authority = Authority(tmp_path)
+    cert, key = authority.sign("redis", "IP:127.0.0.1")
+    ours = authority.sign("weir", "DNS:weir.test")
+    server = Server(tmp_path / "redis", is_started=False)
+    server.settings = ["--port", "0", "--tls-port", str(server.port), "--tls-cert-file", str(cert), "--tls-key-file", str(key),
+                       "--tls-ca-cert-file", str(tmp_path / "ca.pem")]
+    with server:
+        server.start(is_waited_for=False)
+        flags = ("--store-tls-cert", ours[0], "--store-tls-key", ours[1], *PATIENT)
+        url = f"rediss://127.0.0.1:{server.port}"
+        with serve(tmp_path, url, "--store-tls-ca", tmp_path / "ca.pem", *flags) as weir:
+            wait_until(lambda: told(weir)["health"] == "up", "the store")
+            assert ask_json(weir, "fixed", "k") == 200 and told(weir)["fallback_local_total"] == 0
+        with serve(tmp_path, url, *flags, name="stranger") as weir:
+            wait_until(lambda: ask_json(weir, "closed", "k") == 429 and told(weir)["health"] == "away", "it to be refused")
 
 
 @pytest.mark.parametrize("flags, words", [
