@@ -12,9 +12,9 @@
  * same library that takes 128 for 0, and else does what weir's does.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "serve/redis_link.h"
 #include "algo/limit.h"
 #include "base/str.h"
-#include "serve/redis_link.h"
 #include "store/redis/script.h"
 
 #include <stdio.h>
