@@ -13,6 +13,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "serve/redis_link.h"
+
 #include "algo/limit.h"
 #include "base/str.h"
 #include "store/redis/script.h"
