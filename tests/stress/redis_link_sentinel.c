@@ -41,15 +41,10 @@ static void launch_sentinel(int i)
 
 static void end_sentinel(int i)
 {
-    char path[96];
     int status;
     kill(sentinels[i].pid, SIGKILL);
     assert_int_equal(waitpid(sentinels[i].pid, &status, 0), sentinels[i].pid);
-    snprintf(path, sizeof(path), "%.60s/conf", sentinels[i].folder);
-    unlink(path);
-    snprintf(path, sizeof(path), "%.60s/log", sentinels[i].folder);
-    unlink(path);
-    rmdir(sentinels[i].folder);
+    redis_rig_remove(sentinels[i].folder);
 }
 
 static int start(void **state)

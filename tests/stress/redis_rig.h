@@ -17,6 +17,7 @@
 #include "store_rig.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -133,17 +134,24 @@ static inline void redis_rig_start(struct redis_rig *rig)
     redis_rig_start_with(rig, NULL);
 }
 
+/* With all that a server leaves in it, half-written files included. */
+static inline void redis_rig_remove(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] != '.')
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    }
+    closedir(dir);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static inline void redis_rig_stop(struct redis_rig *rig)
 {
-    static const char *const left[] = {"socket", "log", "dump.rdb", "nodes.conf"};
-    char path[96];
     redis_rig_kill(rig);
     weir_buf_fini(&rig->out);
-    for (size_t i = 0; i < sizeof(left) / sizeof(left[0]); i++) {
-        snprintf(path, sizeof(path), "%.63s/%s", rig->folder, left[i]);
-        unlink(path);
-    }
-    rmdir(rig->folder);
+    redis_rig_remove(rig->folder);
 }
 
 /* All that was put.  Large pipelines would fill both directions: send no more than a few hundred
