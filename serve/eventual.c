@@ -142,6 +142,7 @@ static enum weir_reserved reserve(struct weir_eventual *e, const struct weir_eve
         *out = tally;
         if (tally == NULL)
             return WEIR_TALLY_GONE;
+        weir_tally_note_limit(tally, charge->limit);
         reserved = weir_tally_reserve(tally, tag, charge->hits, most_of(e, tally, charge->limit));
     } while (reserved == WEIR_TALLY_GONE); /* its window is long over: the clock is late */
     return reserved;

@@ -58,6 +58,7 @@ static void put(struct weir_redis_ask *ask, struct weir_buf *out, enum weir_redi
     const struct weir_tally *tally = call->tally;
     /* Only who hears of all nodes can say what is too much. */
     bool is_last = call->is_far || e->far.link == NULL;
+    const struct weir_limit limit = weir_tally_limit(tally);
     weir_redis_put_gossip(out, how,
                           &(struct weir_redis_gossip){
                               .name = {.ptr = tally->name, .len = tally->name_len},
@@ -65,7 +66,7 @@ static void put(struct weir_redis_ask *ask, struct weir_buf *out, enum weir_redi
                               .looks_back = weir_gossip_looks_back(&tally->limit),
                               .id = call->is_far ? e->far.id : e->near.id,
                               .hits = call->says,
-                              .most = is_last ? promise_of(&tally->limit) : HITS_MAX,
+                              .most = is_last ? promise_of(&limit) : HITS_MAX,
                               .keep_ms = keep_ms(e, tally),
                           });
 }
@@ -156,8 +157,9 @@ static void finish(struct weir_eventual *e, struct weir_tally *tally, uint64_t o
     weir_tally_ack(tally, own);
     tally->is_asked = false;
     uint64_t untold = weir_tally_own(tally) - own;
+    const struct weir_limit limit = weir_tally_limit(tally);
     tally->since_ns = untold > 0 ? e->now_ns : 0;
-    if (untold >= weir_tally_unit(&tally->limit))
+    if (untold >= weir_tally_unit(&limit))
         tell(e, tally);
     else if (untold > 0)
         (void)weir_gossip_mark(e->gossip, tally, false);

@@ -136,6 +136,7 @@ static void begin(struct weir_tally *tally, const struct weir_tally_of *of, uint
     tally->key = of->key;
     tally->index = of->index;
     tally->limit = *of->limit;
+    weir_tally_note_limit(tally, of->limit);
     tally->stat = of->stat;
     tally->name_len = (uint32_t)of->name.len;
     memcpy(tally->name, of->name.ptr, of->name.len);

@@ -55,6 +55,15 @@ uint64_t weir_tally_settle(struct weir_tally *tally, uint64_t hits, bool is_admi
     return weir_sat_sub(word & OWN_MASK, atomic_load_explicit(&tally->sent, memory_order_relaxed));
 }
 
+struct weir_limit weir_tally_limit(const struct weir_tally *tally)
+{
+    struct weir_limit limit = tally->limit;
+    uint64_t numbers = atomic_load_explicit(&tally->numbers, memory_order_relaxed);
+    limit.requests = (uint32_t)(numbers >> 32);
+    limit.burst = (uint32_t)numbers;
+    return limit;
+}
+
 uint64_t weir_tally_own(const struct weir_tally *tally)
 {
     return atomic_load(&tally->word) & OWN_MASK;

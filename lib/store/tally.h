@@ -64,6 +64,8 @@ struct weir_tally {
     _Atomic uint64_t tag; /* which key and window it is of; 0: none */
     _Atomic uint64_t acked;
     _Atomic uint64_t sent; /* own of the last message, whether it arrived or not */
+    /* The limit's numbers as they are now, requests << 32 | burst: they may change within a window. */
+    _Atomic uint64_t numbers;
     /* Lists of the map (gossip.c), by number + 1; 0 ends them. */
     _Atomic uint32_t next, next_dirty, next_urgent;
     _Atomic bool is_dirty, is_urgent; /* in the list */
@@ -95,6 +97,17 @@ enum weir_reserved weir_tally_reserve(struct weir_tally *tally, uint64_t tag, ui
                                       uint64_t most);
 /* Returns the hits that were admitted and are not part of a message yet. */
 uint64_t weir_tally_settle(struct weir_tally *tally, uint64_t hits, bool is_admitted);
+
+/* Whoever decides says what the limit is. */
+static inline void weir_tally_note_limit(struct weir_tally *tally, const struct weir_limit *limit)
+{
+    uint64_t numbers = (uint64_t)limit->requests << 32 | limit->burst;
+    /* relaxed, both: a number of its own, that hardly ever changes */
+    if (atomic_load_explicit(&tally->numbers, memory_order_relaxed) != numbers)
+        atomic_store_explicit(&tally->numbers, numbers, memory_order_relaxed);
+}
+/* Its limit, with the numbers that were last noted. */
+struct weir_limit weir_tally_limit(const struct weir_tally *tally);
 
 /* Hits admitted so far. */
 uint64_t weir_tally_own(const struct weir_tally *tally);

@@ -259,6 +259,21 @@ def test_a_node_that_was_cut_off_goes_on_and_tells_when_it_is_back(tmp_path):
         assert hammer(nodes, keys, 5) == 0
 
 
+def test_a_limit_that_is_raised_within_a_window_goes_on_counting(tmp_path):
+    key = ("log", "raised")         # a fixed window would count what it refused
+    with fleet(tmp_path, round_trips_s=(0, 0)) as (_, nodes):
+        use_up(nodes, [key])
+        before = sum(sum(node.over().values()) for node in nodes)
+        assert before == in_all(nodes)[key] - LIMIT
+        for node in nodes:
+            node.weir.rules(RULES.replace(f"requests_per_unit: {LIMIT}", f"requests_per_unit: {3 * LIMIT}"))
+            node.weir.wait_for("rules")
+        use_up(nodes, [key])
+        settle(nodes)
+        assert in_all(nodes)[key] >= 3 * LIMIT
+        assert sum(sum(node.over().values()) for node in nodes) == max(before, in_all(nodes)[key] - 3 * LIMIT)
+
+
 def test_a_store_that_forgets_everything_is_told_again(tmp_path):
     key = ("fixed", "again")
     with fleet(tmp_path) as (server, nodes):
