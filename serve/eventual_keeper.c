@@ -120,7 +120,9 @@ static void learn(struct weir_eventual *e, struct weir_tally *tally,
         more = less_counted(table, &counted, at_ns, more);
     if (more == 0)
         return;
-    weir_local_add(table, &tally->limit, tally->key, at_ns, more);
+    /* As it is now: a log keeps as many as its limit, and would forget what is beyond an old one. */
+    const struct weir_limit limit = weir_tally_limit(tally);
+    weir_local_add(table, &limit, tally->key, at_ns, more);
     if (counted.is_kept)
         weir_local_add(table, &counted.limit, counted.key, at_ns, more);
     weir_eventual_add(e, WEIR_EVENTUAL_COUNT_HEARD, more);

@@ -64,7 +64,7 @@ struct weir_tally {
     _Atomic uint64_t tag; /* which key and window it is of; 0: none */
     _Atomic uint64_t acked;
     _Atomic uint64_t sent; /* own of the last message, whether it arrived or not */
-    /* The limit's numbers as they are now, requests << 32 | burst: they may change within a window. */
+    /* The limit's numbers as they are now, requests << 32 | burst: rules change within windows. */
     _Atomic uint64_t numbers;
     /* Lists of the map (gossip.c), by number + 1; 0 ends them. */
     _Atomic uint32_t next, next_dirty, next_urgent;
