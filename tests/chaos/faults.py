@@ -22,7 +22,11 @@ class Site(Group):
     def make(self, folder):
         self.server = self.stack.enter_context(Server(folder / "redis", *KEEPS_ALL, "--busy-reply-threshold", "100"))
         self.proxy = self.stack.enter_context(Proxy(self.server.port))
-        self.servers, self.url = [self.server], self.proxy.url
+        self.servers = [self.server]
+
+    def url_for(self, fault):
+        """By the proxy where it is the network that fails: it is not fast."""
+        return self.proxy.url if fault in NETWORK else self.server.url
 
 
 def fault(begin, end):
@@ -71,4 +75,5 @@ FAULTS = {
     "loading": fault(lambda site: site.server.restart_loading(), lambda site: None),
     "busy": busy,
 }
+NETWORK = "slow", "cut off", "silent"
 BREAK = "killed", "cut off", "loading"      # these end connections
