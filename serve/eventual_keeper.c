@@ -120,7 +120,7 @@ static void learn(struct weir_eventual *e, struct weir_tally *tally,
         more = less_counted(table, &counted, at_ns, more);
     if (more == 0)
         return;
-    /* As it is now: a log keeps as many as its limit, and would forget what is beyond an old one. */
+    /* As it is now: a log keeps as many as its limit, and would forget those beyond an old one. */
     const struct weir_limit limit = weir_tally_limit(tally);
     weir_local_add(table, &limit, tally->key, at_ns, more);
     if (counted.is_kept)
@@ -259,6 +259,21 @@ static bool may_try(struct weir_eventual *e)
     return e->tries_left > 0 && e->tries_left-- > 0;
 }
 
+/* False: another message is under way, or this one must wait. */
+static bool begin_message(struct weir_eventual *e, struct weir_tally *tally, uint64_t own)
+{
+    if (tally->is_asked)
+        return false;
+    if (!may_try(e)) {
+        atomic_store_explicit(&tally->is_cut, true, memory_order_relaxed);
+        return false;
+    }
+    if (!send(e, tally, own, false))
+        return false;
+    atomic_store_explicit(&tally->sent, own, memory_order_relaxed);
+    return true;
+}
+
 static void tell(void *ctx, struct weir_tally *tally)
 {
     struct weir_eventual *e = ctx;
@@ -266,21 +281,15 @@ static void tell(void *ctx, struct weir_tally *tally)
     uint64_t acked = atomic_load_explicit(&tally->acked, memory_order_relaxed);
     if (own == acked && !tally->is_far_due)
         return;
+    if (is_given_up(e, tally) && weir_gossip_drop(e->gossip, tally)) {
+        weir_eventual_add(e, WEIR_EVENTUAL_COUNT_DROPPED, own - acked);
+        return;
+    }
     if (tally->since_ns == 0)
         tally->since_ns = e->now_ns;
     e->oldest_ns = weir_min(e->oldest_ns, tally->since_ns);
-    if (tally->is_asked) {
-        (void)weir_gossip_mark(e->gossip, tally, false); /* when that is answered */
-    } else if (is_given_up(e, tally) && weir_gossip_drop(e->gossip, tally)) {
-        weir_eventual_add(e, WEIR_EVENTUAL_COUNT_DROPPED, own - acked);
-    } else if (!may_try(e)) {
-        atomic_store_explicit(&tally->is_cut, true, memory_order_relaxed);
-        (void)weir_gossip_mark(e->gossip, tally, false);
-    } else if (send(e, tally, own, false)) {
-        atomic_store_explicit(&tally->sent, own, memory_order_relaxed);
-    } else {
-        (void)weir_gossip_mark(e->gossip, tally, false);
-    }
+    if (!begin_message(e, tally, own))
+        (void)weir_gossip_mark(e->gossip, tally, false); /* at the next tick */
 }
 
 static void begin_turn(struct weir_eventual *e)
