@@ -15,7 +15,7 @@ import struct
 import sys
 import tempfile
 
-sys.path[:0] = (str(pathlib.Path(__file__).resolve().parents[1] / "tests" / rigs) for rigs in ("e2e", "conformance"))
+sys.path[:1] = (str(pathlib.Path(__file__).resolve().parents[1] / "tests" / rigs) for rigs in ("e2e", "conformance"))
 from redis_rig import redis_server  # noqa: E402
 from weir_cli import lines, request, rules_file, weir  # noqa: E402
 
@@ -69,6 +69,7 @@ def run(client, wire, make, sign):
 
 
 def measure(client, wire, make, sign):
+    client.flushdb()        # of what another kind has left under these names
     least = min(run(client, wire, make, sign) for _ in range(5))
     client.flushdb()
     empty = client.info("memory")["used_memory"]
