@@ -33,6 +33,12 @@ static bool terms_of(const struct weir_rule *rule, struct weir_terms *out)
     return true;
 }
 
+/* Padding was zeroed with the rest; bytes that differed there would only be shared by fewer. */
+static bool is_same(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(struct weir_terms)) == 0;
+}
+
 /* The number of these terms; 0: there are too many already. */
 static uint32_t number_of(struct sharing *sharing, const struct weir_terms *terms)
 {
@@ -40,14 +46,14 @@ static uint32_t number_of(struct sharing *sharing, const struct weir_terms *term
     uint64_t at = weir_siphash13(&sharing->rules->dict.key, terms, sizeof(*terms));
     for (;; at++) {
         uint16_t *number = &sharing->lookup[at % LOOKUP_SIZE];
-        if (*number && memcmp(&all[*number], terms, sizeof(*terms)) == 0)
+        if (*number && is_same(&all[*number], terms))
             return *number;
         if (*number)
             continue;
         if (sharing->count == WEIR_TERMS_MAX)
             return 0;
         *number = (uint16_t)++sharing->count;
-        all[*number] = *terms;
+        memcpy(&all[*number], terms, sizeof(*terms));
         return *number;
     }
 }
