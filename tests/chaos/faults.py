@@ -8,11 +8,13 @@ import contextlib
 import threading
 
 import redis
+from fleet_rig import quick
 from proxy_rig import Proxy
 from redis_rig import Group, Server
 from service import wait_until
 
 KEEPS_ALL = "--appendonly", "yes"           # written before it is acknowledged: safe from kill -9, if not from a power cut
+LOADED = quick(1500, 7000)  # keys, of a millisecond each: longer than the fault is watched
 SLOW_S = 0.1                # each way: far beyond any deadline
 
 
@@ -72,7 +74,7 @@ FAULTS = {
     "disk full": fault(lambda site: site.server.fill_disk(), lambda site: site.server.free_disk()),
     "out of memory": fault(lambda site: site.server.fill_memory(), lambda site: site.server.free_memory()),
     "a replica": fault(lambda site: site.server.follow(1), lambda site: site.server.lead()),
-    "loading": fault(lambda site: site.server.restart_loading(), lambda site: None),
+    "loading": fault(lambda site: site.server.restart_loading(keys=LOADED), lambda site: None),
     "busy": busy,
 }
 NETWORK = "slow", "cut off", "silent"
