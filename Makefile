@@ -1,6 +1,6 @@
 # The front door.  Every target first installs what is missing (tools/setup), then calls meson or a
 # script; nothing is decided here.
-.PHONY: help build run test bench agree chaos lint format fuzz soak coverage install clean
+.PHONY: help build run test bench agree chaos lint analyze format fuzz soak coverage install clean
 .DEFAULT_GOAL := help
 
 help:     ## this list
@@ -27,6 +27,9 @@ chaos: build ## several nodes, a Redis that fails in every way, at length; 20 mi
 
 lint:     ## warnings as errors with gcc and clang, format, clang-tidy, layers, sizes
 	@tools/setup build test lint && tools/lint
+
+analyze:  ## clang's static analyzer, along every path; 5 minutes
+	@tools/setup build test lint && CC=clang tools/build build-clang --werror && tools/tidy build-clang
 
 format:   ## let clang-format have its way
 	@tools/setup lint && tools/c_files.py | xargs clang-format -i
