@@ -31,20 +31,20 @@ static void close_peer(void)
 static void on_up(void *ctx)
 {
     (void)ctx;
-    atomic_fetch_add(&heard.ups, 1);
     if (heard.closes_when_up)
         close_peer();
     else
         atomic_fetch_add(&heard.wrong, weir_peer_write(heard.peer, "hello", 5) != 0);
+    atomic_fetch_add(&heard.ups, 1); /* last: who awaits it may go on */
 }
 
 static int on_feed(void *ctx, const uint8_t *bytes, size_t len)
 {
     (void)ctx;
     (void)bytes;
-    atomic_fetch_add(&heard.bytes, len);
     if (heard.closes_when_fed)
         close_peer();
+    atomic_fetch_add(&heard.bytes, len);
     return 0;
 }
 
