@@ -262,15 +262,21 @@ uint64_t weir_tally_over_ns(const struct weir_tally *tally, uint64_t now_ns)
     return weir_sat_sub(now_ns, weir_sat_mul(windows, weir_gossip_window_ns(&tally->limit)));
 }
 
-bool weir_gossip_drop(struct weir_gossip *g, struct weir_tally *tally)
+/* own: what was judged; hits that came since keep it. */
+static bool let_go(struct weir_gossip *g, struct weir_tally *tally, uint64_t own)
 {
     if (tally->is_asked || atomic_load(&tally->is_dirty) || atomic_load(&tally->is_urgent) ||
-        !weir_tally_freeze(tally))
+        !weir_tally_freeze(tally, own))
         return false;
     take_out(g, tally);
     atomic_fetch_sub_explicit(&g->used, 1, memory_order_relaxed); /* a number to look at */
     end(g, tally);
     return true;
+}
+
+bool weir_gossip_drop(struct weir_gossip *g, struct weir_tally *tally)
+{
+    return let_go(g, tally, weir_tally_own(tally));
 }
 
 void weir_gossip_sweep(struct weir_gossip *g, uint64_t now_ns, uint64_t keep_ns)
@@ -280,7 +286,7 @@ void weir_gossip_sweep(struct weir_gossip *g, uint64_t now_ns, uint64_t keep_ns)
         struct weir_tally *tally = &g->tallies[i];
         if (!is_linked(g, tally) || weir_tally_over_ns(tally, now_ns) <= keep_ns)
             continue;
-        if (weir_tally_own(tally) == atomic_load_explicit(&tally->acked, memory_order_relaxed))
-            (void)weir_gossip_drop(g, tally);
+        /* Only with as many as were told: one that has settled may not have marked it yet. */
+        (void)let_go(g, tally, atomic_load_explicit(&tally->acked, memory_order_relaxed));
     }
 }

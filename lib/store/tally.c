@@ -76,12 +76,11 @@ void weir_tally_ack(struct weir_tally *tally, uint64_t hits)
         atomic_store_explicit(&tally->acked, hits, memory_order_relaxed);
 }
 
-bool weir_tally_freeze(struct weir_tally *tally)
+bool weir_tally_freeze(struct weir_tally *tally, uint64_t own)
 {
-    uint64_t word = atomic_load_explicit(&tally->word, memory_order_acquire);
+    uint64_t word = own; /* nothing in doubt */
     /* strong: a failure means that somebody is at it */
-    return (word & DOUBT_MASK) == 0 &&
-           atomic_compare_exchange_strong_explicit(&tally->word, &word, word | FROZEN,
+    return atomic_compare_exchange_strong_explicit(&tally->word, &word, own | FROZEN,
                                                    memory_order_acq_rel, memory_order_acquire);
 }
 

@@ -113,7 +113,8 @@ struct weir_limit weir_tally_limit(const struct weir_tally *tally);
 uint64_t weir_tally_own(const struct weir_tally *tally);
 /* The store has so many of them; less than before changes nothing. */
 void weir_tally_ack(struct weir_tally *tally, uint64_t hits);
-/* For who wants its memory back: nobody can reserve any more.  False: somebody has. */
-bool weir_tally_freeze(struct weir_tally *tally);
+/* For who wants its memory back: nobody can reserve any more.  False: somebody has, or it counts
+ * other than `own` hits by now. */
+bool weir_tally_freeze(struct weir_tally *tally, uint64_t own);
 
 #endif
