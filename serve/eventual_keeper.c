@@ -353,7 +353,7 @@ static int open_side(struct weir_eventual *e, struct weir_eventual_side *side, c
         .tls = weir_ask_tls(e->shared),
         .deadline_ms = DEADLINE_MS,
         .queue_max = CALLS_MAX,
-        .log = weir_service_log(e->keeper->service),
+        .log = side == &e->far ? weir_service_log(e->keeper->service) : NULL, /* near: asks' do */
     };
     return weir_redis_link_new(&side->link, e->keeper->loop, &options, why, why_len);
 }

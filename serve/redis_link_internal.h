@@ -41,6 +41,7 @@
 #define TRIES_FAST 4                 /* of one call; further ones each after a pause */
 #define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
 #define UNSENT_MAX (1u << 20) /* bytes that a socket does not take: then it is asked no more */
+#define RETELL_NS (1000 * NS_PER_MS)  /* before another reason for being away is told */
 #define SETTLED_NS (1000 * NS_PER_MS) /* connected for so long: it was let in for good */
 #define PAUSE_NS (3 * NS_PER_MS)      /* before a call is tried again that Redis told to wait */
 #define FIND_NS (10000 * NS_PER_MS)   /* between two looks at who has which keys, if all is well */
@@ -110,6 +111,8 @@ struct weir_redis_server {
     bool is_listed;    /* in the map that is being applied */
     bool cannot_load;  /* nor with the other way: what is there must do */
     struct weir_redis_address address;
+    uint64_t told_ns;       /* when it was said that it is away */
+    char why_away[WHY_MAX]; /* and why */
 };
 
 /* Where a Cluster or Sentinels say what lies where. */

@@ -11,6 +11,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void wake_at(struct weir_redis_server *server, uint64_t due_ns)
 {
@@ -22,17 +23,30 @@ static void wake_at(struct weir_redis_server *server, uint64_t due_ns)
 
 /* ---- what is told ---- */
 
+/* Once; and again where the reason is another: who has mended the first wants to see the second. */
+static void log_away(struct weir_redis_server *server, const char *why)
+{
+    uint64_t now_ns = weir_redis_now();
+    bool is_news =
+        !server->is_away || (strncmp(why, server->why_away, sizeof(server->why_away) - 1) != 0 &&
+                             now_ns - server->told_ns > RETELL_NS);
+    if (server->link->log == NULL || !is_news)
+        return;
+    server->told_ns = now_ns;
+    snprintf(server->why_away, sizeof(server->why_away), "%s", why);
+    WEIR_LOG(server->link->log, WEIR_LOG_WARN, "store_away",
+             WEIR_LOG_TEXT("server", server->address.text), WEIR_LOG_TEXT("reason", why));
+}
+
 static void tell_away(struct weir_redis_server *server, const char *why)
 {
     struct weir_redis_link *link = server->link;
+    log_away(server, why);
     if (server->is_away)
         return;
     server->is_away = true;
     weir_redis_count_add(link, WEIR_REDIS_COUNT_OPENINGS, 1);
     weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, 1);
-    if (link->log != NULL)
-        WEIR_LOG(link->log, WEIR_LOG_WARN, "store_away",
-                 WEIR_LOG_TEXT("server", server->address.text), WEIR_LOG_TEXT("reason", why));
     weir_redis_find_soon(link);
 }
 
