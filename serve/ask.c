@@ -333,6 +333,7 @@ static void make_parts(struct weir_ask *ask)
 void weir_ask_launch(struct weir_ask *ask)
 {
     weir_ask_add(ask->asks, WEIR_ASK_COUNT_ASKED, 1);
+    weir_ask_lease_recall(ask);
     make_parts(ask);
     for (uint32_t i = 0; i < ask->part_count; i++) {
         struct weir_ask_part *part = &ask->parts[i];

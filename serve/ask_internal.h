@@ -26,6 +26,7 @@ struct weir_ask_shared {
     enum weir_redis_topology topology;
     enum weir_on_store_error on_error; /* of rules that do not say */
     struct weir_tls *tls;              /* NULL: plain */
+    struct weir_lease_board *board;    /* what its workers know of leased keys */
     _Atomic uint32_t nodes;
 };
 

@@ -6,6 +6,7 @@
 #include "base/str.h"
 #include "net/alarm.h"
 #include "store/lease.h"
+#include "store/lease_board.h"
 #include "store/lease_pace.h"
 #include "table/table.h"
 
@@ -85,23 +86,22 @@ static struct weir_lease_at lease_at(const struct weir_ask_leases *leases, uint6
 
 /* ---- deciding ---- */
 
-/* What is left was true when Redis was last asked: under leases it is a guess. */
+/* What is left was true when this service last asked Redis; other nodes may have asked since. */
 static void tell(const struct weir_ask_leases *leases, struct weir_charge *charge, uint64_t boot_ns,
                  const struct weir_lease_taken *taken)
 {
     const struct weir_limit *limit = charge->limit;
-    const struct weir_lease_pace *pace = weir_lease_pace_find(leases->paces, charge->key);
+    struct weir_lease_word said = {0};
     struct weir_verdict *v = &charge->verdict;
+    (void)weir_lease_board_read(leases->asks->shared->board, charge->key, &said);
     *v = (struct weir_verdict){
         .allowed = taken->said == WEIR_LEASE_SPENT,
         .limit = limit->algorithm == WEIR_TOKEN_BUCKET ? limit->burst : limit->requests,
         .retry_after_ns = taken->retry_after_ns,
-        .reset_after_ns = taken->retry_after_ns,
+        .reset_after_ns = weir_max(taken->retry_after_ns, weir_sat_sub(said.reset_ns, boot_ns)),
     };
     if (v->allowed)
-        v->remaining = weir_min(taken->left + (pace != NULL ? pace->left : 0), v->limit);
-    if (pace != NULL)
-        v->reset_after_ns = weir_max(v->reset_after_ns, weir_sat_sub(pace->reset_ns, boot_ns));
+        v->remaining = weir_min(taken->left + said.left, v->limit);
     v->before = weir_sat_sub(v->limit, v->remaining + (v->allowed ? charge->hits : 0));
     charge->is_taken = v->allowed;
     charge->mark = 0;
@@ -340,6 +340,31 @@ static void give_back(struct weir_ask_leases *leases, uint64_t key, const struct
     weir_redis_link_ask(leases->asks->link, &errand->call);
 }
 
+/* Before Redis is asked for more hits than are in hand, it gets these back: both together may be
+ * enough.  The mark is read first: what can still be spent after that is of its window, or of a
+ * later one, where Redis takes nothing back by it.  A bucket's tokens have no window to go to. */
+static void recall(struct weir_ask_leases *leases, const struct weir_charge *charge,
+                   struct weir_str name)
+{
+    struct weir_lease_word said;
+    if (charge->hits < 2 ||
+        !weir_lease_board_read(leases->asks->shared->board, charge->key, &said) || said.mark == 0)
+        return;
+    struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
+    uint32_t tokens = at.is_dated ? 0 : weir_lease_recall(&at);
+    if (tokens > 0)
+        give_back(leases, charge->key, charge->limit, name, said.mark, tokens);
+}
+
+void weir_ask_lease_recall(struct weir_ask *ask)
+{
+    const struct weir_redis_request *r = &ask->request;
+    for (uint32_t i = 0; i < r->count; i++) {
+        if (r->counters[i].op == WEIR_OP_LEASE)
+            recall(ask->asks->leases, &r->charges[r->owners[i].charge], r->counters[i].key);
+    }
+}
+
 /* ---- what is held ---- */
 
 static void set_alarm(struct weir_ask_leases *leases)
@@ -446,8 +471,11 @@ static void answered(struct weir_ask_leases *leases, uint64_t key,
     if (counter->is_stale)
         return;
     struct weir_lease_pace *pace = weir_lease_pace_of(leases->paces, key);
-    pace->left = weir_sat_sub(v->remaining, counter->granted);
-    pace->reset_ns = weir_sat_add(boot_ns, v->reset_after_ns);
+    weir_lease_board_write(
+        leases->asks->shared->board, key,
+        (struct weir_lease_word){.left = weir_sat_sub(v->remaining, counter->granted),
+                                 .reset_ns = weir_sat_add(boot_ns, v->reset_after_ns),
+                                 .mark = counter->granted > 0 ? counter->new_mark : 0});
     weir_lease_pace_granted(pace, counter->granted);
     if (counter->granted > 0) {
         take_grant(leases, key, counter, sent_ns, boot_ns);
@@ -459,13 +487,27 @@ static void answered(struct weir_ask_leases *leases, uint64_t key,
     }
 }
 
+/* What others of this host have fetched while this one asked is left, too: Redis does not know. */
+static void count_in(struct weir_verdict *v, uint64_t held)
+{
+    held = v->allowed ? weir_min(held, v->before) : 0;
+    v->remaining += held;
+    v->before -= held;
+}
+
 void weir_ask_part_leases(const struct weir_ask_part *part)
 {
-    const struct weir_redis_request *r = &part->ask->request;
+    struct weir_redis_request *r = &part->ask->request;
+    struct weir_ask_leases *leases = part->ask->asks->leases;
     for (uint32_t i = part->from; i < part->from + part->count; i++) {
-        if (r->counters[i].op == WEIR_OP_LEASE)
-            answered(part->ask->asks->leases, r->charges[r->owners[i].charge].key, &r->counters[i],
-                     part->sent_ns);
+        struct weir_redis_counter *counter = &r->counters[i];
+        if (counter->op != WEIR_OP_LEASE)
+            continue;
+        uint64_t key = r->charges[r->owners[i].charge].key;
+        struct weir_lease_at at = lease_at(leases, key, counter->limit, weir_table_boot_ns());
+        uint64_t held = weir_lease_left(&at);
+        answered(leases, key, counter, part->sent_ns);
+        count_in(&counter->verdict, held);
     }
 }
 

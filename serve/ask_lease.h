@@ -36,6 +36,8 @@ void weir_ask_part_leases(const struct weir_ask_part *part);
 /* A planned request is about to be asked for.  True: it waits for a call that is under way, and
  * weir_ask_launch() or weir_ask_finish() will be called. */
 bool weir_ask_lease_parks(struct weir_ask_leases *leases, struct weir_ask *ask);
+/* It is asked for now: what is in hand of its counters, and not enough, goes back before it. */
+void weir_ask_lease_recall(struct weir_ask *ask);
 /* Its call has ended: those that waited for it are decided, or the first of them asks. */
 void weir_ask_lease_landed(struct weir_ask_leases *leases, struct weir_ask_flight *flight, int err);
 

@@ -7,14 +7,21 @@
 #include "serve/ask_internal.h"
 #include "serve/ask_lease.h"
 #include "serve/service.h"
+#include "store/lease_board.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PAY_MS 50    /* how soon after its return the store hears what passed without it */
 #define NODES_MS 250 /* see ask_nodes.c */
+#define BOARD_PLACES 16384u
 
 /* ---- of a service ---- */
+
+static bool is_local(const struct weir_settings *settings)
+{
+    return strcmp(settings->store, "local") == 0;
+}
 
 static enum weir_on_store_error read_policy(const char *word)
 {
@@ -23,9 +30,23 @@ static enum weir_on_store_error read_policy(const char *word)
     return strcmp(word, "closed") == 0 ? WEIR_STORE_ERROR_CLOSED : WEIR_STORE_ERROR_LOCAL;
 }
 
+/* NULL, or what is wrong where there is no store: nothing that needs one may be asked for. */
+static const char *fault_without(const struct weir_settings *settings)
+{
+    if (settings->store_global[0] != '\0' || settings->site[0] != '\0')
+        return "--store-global and --site need a store of this site's: --store redis://HOST";
+    if (settings->compat_keys)
+        return "--compat-keys needs a store that has such keys: --store redis://HOST";
+    if (strcmp(settings->consistency, "eventual") == 0)
+        return "--consistency eventual needs a store to tell others through: --store redis://HOST";
+    return NULL;
+}
+
 /* NULL, or what is wrong. */
 static const char *fault_of(const struct weir_settings *settings)
 {
+    if (is_local(settings))
+        return fault_without(settings);
     if (settings->store_global[0] != '\0' && settings->site[0] == '\0')
         return "--store-global needs the name of this site: --site NAME";
     if (strpbrk(settings->store_prefix, "{}") != NULL && !settings->compat_keys)
@@ -54,13 +75,13 @@ int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings
 {
     struct weir_redis_url url;
     *out = NULL;
-    if (strcmp(settings->store, "local") == 0)
-        return 0;
     const char *fault = fault_of(settings);
     if (fault != NULL) {
         snprintf(why, why_len, "%s", fault);
         return WEIR_ERR_INVALID;
     }
+    if (is_local(settings))
+        return 0;
     int err = weir_redis_url_parse(&url, weir_str_of(settings->store), why, why_len);
     if (err != 0)
         return err;
@@ -71,7 +92,9 @@ int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings
     shared->topology = url.topology;
     shared->on_error = read_policy(settings->on_store_error);
     atomic_init(&shared->nodes, 1);
-    err = url.is_tls ? open_tls(shared, why, why_len) : 0;
+    err = weir_lease_board_new(&shared->board, BOARD_PLACES);
+    if (err == 0 && url.is_tls)
+        err = open_tls(shared, why, why_len);
     if (err != 0)
         weir_ask_shared_free(shared);
     else
@@ -84,6 +107,7 @@ void weir_ask_shared_free(struct weir_ask_shared *shared)
     if (shared == NULL)
         return;
     weir_tls_free(shared->tls);
+    weir_lease_board_free(shared->board);
     free(shared);
 }
 
@@ -119,7 +143,8 @@ static int open_link(struct weir_asks *asks, char *why, size_t why_len)
         .tls = asks->shared->tls,
         .deadline_ms = (uint32_t)settings->store_deadline,
         .queue_max = asks->max * 4, /* a request may be several calls */
-        .log = weir_service_log(asks->worker->service),
+        /* All workers lose a server together, nearly always: one of them says so. */
+        .log = asks->worker->number == 0 ? weir_service_log(asks->worker->service) : NULL,
         .on_late = weir_ask_late,
         .late_ctx = asks,
     };

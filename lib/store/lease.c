@@ -138,6 +138,16 @@ struct weir_lease_taken weir_lease_take(const struct weir_lease_at *at, uint64_t
     }
 }
 
+uint32_t weir_lease_left(const struct weir_lease_at *at)
+{
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < (at->is_dated ? 2u : 1u); i++) {
+        struct place p = find(at, i);
+        left += tokens_of(&p, at->boot_ns);
+    }
+    return left;
+}
+
 /* ---- putting ---- */
 
 static uint32_t log2_of(uint32_t n)
@@ -230,11 +240,25 @@ uint32_t weir_lease_count(const struct weir_lease_at *at)
     return unspent(&p);
 }
 
+/* False: somebody was faster. */
+static bool empty(struct place *p)
+{
+    p->lease.large = 0;
+    return weir_cas16(p->slot, p->value, weir_slot_pack_lease(p->home.fp, p->lease));
+}
+
 uint32_t weir_lease_collect(const struct weir_lease_at *at, uint32_t tokens)
 {
     struct place p = find(at, 0);
-    if (tokens == 0 || unspent(&p) != tokens)
-        return 0;
-    p.lease.large = 0;
-    return weir_cas16(p.slot, p.value, weir_slot_pack_lease(p.home.fp, p.lease)) ? tokens : 0;
+    return tokens > 0 && unspent(&p) == tokens && empty(&p) ? tokens : 0;
+}
+
+uint32_t weir_lease_recall(const struct weir_lease_at *at)
+{
+    for (;;) {
+        struct place p = find(at, 0);
+        uint32_t tokens = tokens_of(&p, at->boot_ns);
+        if (tokens == 0 || empty(&p))
+            return tokens;
+    }
 }

@@ -66,6 +66,12 @@ bool weir_lease_add(const struct weir_lease_at *at, uint32_t tokens, uint64_t un
 void weir_lease_refuse(const struct weir_lease_at *at, uint64_t hits, uint64_t retry_after_ns,
                        uint64_t now_ns);
 
+/* How many can be spent now. */
+uint32_t weir_lease_left(const struct weir_lease_at *at);
+
+/* Takes all out that can still be spent, of a window, to be given back.  Returns how many. */
+uint32_t weir_lease_recall(const struct weir_lease_at *at);
+
 /* Tokens of the first place, whether they have ended or not. */
 uint32_t weir_lease_count(const struct weir_lease_at *at);
 

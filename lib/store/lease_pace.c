@@ -36,13 +36,6 @@ void weir_lease_paces_free(struct weir_lease_paces *paces)
     free(paces);
 }
 
-const struct weir_lease_pace *weir_lease_pace_find(const struct weir_lease_paces *paces,
-                                                   uint64_t key)
-{
-    const struct weir_lease_pace *pace = &paces->places[weir_mix64(key) & (paces->count - 1)];
-    return pace->key == key ? pace : NULL;
-}
-
 struct weir_lease_pace *weir_lease_pace_of(struct weir_lease_paces *paces, uint64_t key)
 {
     struct weir_lease_pace *pace = &paces->places[weir_mix64(key) & (paces->count - 1)];

@@ -25,8 +25,6 @@ struct weir_lease_pace {
     uint64_t hold_ns;    /* the least that a refusal lasts */
     uint32_t wish;       /* 0: none yet */
     uint32_t granted;    /* of that */
-    /* What the store said last, for whoever is told something by a lease. */
-    uint64_t left, reset_ns;
 };
 
 struct weir_lease_paces; /* opaque: the keys of one worker */
@@ -37,10 +35,6 @@ void weir_lease_paces_free(struct weir_lease_paces *paces);
 
 /* The key's place, emptied where it was another's. */
 struct weir_lease_pace *weir_lease_pace_of(struct weir_lease_paces *paces, uint64_t key);
-
-/* The same, if it is its own; else NULL. */
-const struct weir_lease_pace *weir_lease_pace_find(const struct weir_lease_paces *paces,
-                                                   uint64_t key);
 
 /* The key must ask now; says how many tokens to wish for. */
 uint32_t weir_lease_pace_ask(struct weir_lease_pace *pace, uint64_t now_ns, uint64_t ttl_ns);

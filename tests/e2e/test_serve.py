@@ -167,6 +167,15 @@ def test_a_wrong_address_is_wrong_usage(address):
     assert done.stderr.startswith("weir: --grpc: ")
 
 
+@pytest.mark.parametrize("flags", [
+    ["--store-global", "redis://127.0.0.1"], ["--site", "here"], ["--compat-keys"], ["--consistency", "eventual"]])
+def test_what_needs_a_store_is_not_ignored_without_one(flags):
+    done = serve(*flags, "--table", "none", "--grpc", "127.0.0.1:0", "--http", "off")
+    assert done.returncode == USAGE
+    assert flags[0] in done.stderr and "--store redis://HOST" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 # ---- start ----
 
 def test_bad_rules_are_refused_with_their_errors(tmp_path):

@@ -246,7 +246,7 @@ def test_pipelined_commands_are_answered_in_order(pair, count):
     assert len(allowed) >= 10 if count > 20 else len(allowed) == count
 
 
-@pytest.mark.parametrize("flag", ["--store-leases=off", "--compat-keys"])
+@pytest.mark.parametrize("flag", ["--store-leases=off", "--store-leases=on", "--compat-keys"])
 def test_every_conformance_case_passes_by_the_store(tmp_path, store, flag):
     """envoyproxy/ratelimit's cases once more, each service of theirs on keys of its own."""
     weir = tmp_path / "weir"
@@ -323,6 +323,21 @@ def test_killed_the_policy_decides_and_afterwards_the_store_again(tmp_path, own_
         assert ask_json(weir, "fixed", "k") == 429, "what passed meanwhile counts"
         weir.wait_for("store_away")
         weir.wait_for("store_back")
+
+
+def test_that_it_is_away_is_told_once_and_again_for_another_reason(tmp_path, own_store):
+    def reasons():
+        ask_json(weir, "fixed", "x")
+        return [line["reason"] for line in weir.events() if line["event"] == "store_away"]
+
+    own_store.kill()
+    with serve(tmp_path, own_store.url, threads=3) as weir:
+        wait_until(lambda: len(reasons()) == 1, "the first reason")
+        time.sleep(1.2)             # a reason that has just been told is not told again
+        assert len(reasons()) == 1, "not by each worker, not for each attempt"
+        own_store.start("--requirepass", "secret", is_waited_for=False)
+        wait_until(lambda: len(reasons()) > 1, "the second reason")
+        assert "refused" in reasons()[0] and "NOAUTH" in reasons()[1]
 
 
 def counted(server, key, value):

@@ -210,6 +210,21 @@ static void what_nobody_touched_is_collected_whole(void **state)
     assert_int_equal(weir_lease_collect(when(b, 200), 6), 6); /* also when they have ended */
 }
 
+static void what_can_be_spent_is_recalled_whole(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(weir_lease_recall(when(b, 0)), 0);
+    assert_true(add(b, 0, 5, 1000));
+    assert_int_equal(take(b, 1, 1), WEIR_LEASE_SPENT);
+    assert_int_equal(weir_lease_left(when(b, 1)), 4);
+    assert_int_equal(weir_lease_recall(when(b, 2)), 4);
+    assert_int_equal(weir_lease_left(when(b, 2)), 0);
+    assert_int_equal(take(b, 2, 1), WEIR_LEASE_NONE);
+    assert_true(add(b, 3, 6, 100));
+    assert_int_equal(weir_lease_left(when(b, 200)), 0);
+    assert_int_equal(weir_lease_recall(when(b, 200)), 0); /* what has ended is of a window before */
+}
+
 /* CLOCK_BOOTTIME begins anew with each boot, and the file may be older. */
 static void leases_of_another_boot_are_not_found(void **state)
 {
@@ -256,6 +271,7 @@ int main(void)
         CASE(a_refusal_is_trusted_for_a_second),
         CASE(a_refusal_of_many_does_not_take_the_tokens_for_few),
         CASE(what_nobody_touched_is_collected_whole),
+        CASE(what_can_be_spent_is_recalled_whole),
         CASE(leases_of_another_boot_are_not_found),
         CASE(leases_make_room_and_are_not_doubled),
     };
