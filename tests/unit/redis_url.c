@@ -94,6 +94,21 @@ static void what_is_wrong_is_said(void **state)
     }
 }
 
+static void a_bad_port_is_called_that(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "redis://h:0",   "redis://h:",          "redis://h:x",
+        "redis://h:-1",  "redis://h:65536",     "redis://h:99999999999999999999",
+        "redis://a:b:1", "redis://[::1]:65536", "redis-cluster://a:1,b:65536"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (strcmp(read(bad[i]), "! the port of a host is not a number from 1 to 65535") != 0)
+            fail_msg("'%s' is '%s'", bad[i], read(bad[i]));
+    }
+    assert_null(strstr(read("redis://:65536"), "port"));
+    assert_non_null(strstr(read("redis://[::1]x:1"), "[IPv6]"));
+}
+
 static void secrets_are_not_repeated(void **state)
 {
     (void)state;
@@ -157,6 +172,7 @@ int main(void)
         cmocka_unit_test(one_server),
         cmocka_unit_test(several_servers),
         cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(a_bad_port_is_called_that),
         cmocka_unit_test(secrets_are_not_repeated),
         cmocka_unit_test(every_maximum_is_kept),
         cmocka_unit_test(the_greeting_says_who_and_where),

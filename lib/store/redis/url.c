@@ -118,23 +118,27 @@ static bool read_credentials(struct weir_redis_url *url, struct weir_str text)
     return read_secret(password, url->password, &url->password_len) && url->password_len > 0;
 }
 
-/* host, host:port, [IPv6], [IPv6]:port */
-static bool read_host(struct weir_redis_host *out, struct weir_str text, uint16_t port)
+/* host, host:port, [IPv6], [IPv6]:port.  NULL, or what is wrong with it. */
+static const char *read_host(struct weir_redis_host *out, struct weir_str text, uint16_t port)
 {
+    static const char shape[] = "a host is not HOST, HOST:PORT or [IPv6]:PORT";
     const char *close = text.len > 0 && text.ptr[0] == '[' ? find(text, ']') : NULL;
     struct weir_str rest = close ? after(text, (size_t)(close - text.ptr)) : text;
     const char *colon = find(rest, ':');
     uint32_t number = port;
     out->name = colon ? before(text, colon) : text;
-    if (colon && !read_number(after(text, (size_t)(colon + 1 - text.ptr)), 65535, &number))
-        return false;
     if (close) {
         if (out->name.ptr + out->name.len != close + 1)
-            return false;
+            return shape;
         out->name = (struct weir_str){.ptr = text.ptr + 1, .len = (size_t)(close - text.ptr - 1)};
     }
+    if (out->name.len == 0)
+        return shape;
+    if (colon &&
+        (!read_number(after(text, (size_t)(colon + 1 - text.ptr)), 65535, &number) || number == 0))
+        return "the port of a host is not a number from 1 to 65535";
     out->port = (uint16_t)number;
-    return out->name.len > 0 && number > 0;
+    return NULL;
 }
 
 static int read_hosts(struct weir_redis_url *url, struct weir_str text, const struct complaint *to)
@@ -145,8 +149,10 @@ static int read_hosts(struct weir_redis_url *url, struct weir_str text, const st
         const char *comma = find(text, ',');
         if (url->host_count == WEIR_REDIS_HOSTS_MAX)
             return refuse(to, "there are more than 64 hosts");
-        if (!read_host(&url->hosts[url->host_count++], comma ? before(text, comma) : text, port))
-            return refuse(to, "a host is not HOST, HOST:PORT or [IPv6]:PORT");
+        const char *fault =
+            read_host(&url->hosts[url->host_count++], comma ? before(text, comma) : text, port);
+        if (fault != NULL)
+            return refuse(to, fault);
         if (comma == NULL)
             break;
         text = after(text, (size_t)(comma + 1 - text.ptr));
