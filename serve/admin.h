@@ -2,7 +2,8 @@
  *
  *     front_admin.c    the connection: who may ask, routes, answers
  *     admin_metrics.c  /metrics, in our names or envoyproxy/ratelimit's
- *     admin_api.c      /rlconfig and /api/v1: routes, rules, keys
+ *     admin_api.c      /rlconfig and /api/v1: routes, rules
+ *     admin_state.c    /api/v1/key and /api/v1/explain: what is left, here or in the store
  *     admin_enforcement.c, admin_overrides.c, admin_top.c, admin_audit.c, admin_store.c   as named
  *     admin_rules_db.c   the rules database: answers that come later, for Redis is asked
  *     admin_key.c, admin_body.c   what those have in common
@@ -40,10 +41,13 @@ struct weir_admin_call {
     struct weir_admin_late *late; /* not NULL: the answer comes later, from there */
 };
 
-/* An answer that another thread makes.  Whoever asks for it puts it into call->late, and when it is
- * made, in the connection's loop, calls weir_admin_late_answer(); until then its memory stays. */
+/* An answer that another thread makes, or the store has to be asked for.  Whoever asks puts it into
+ * call->late, and when it is made, in the connection's loop, calls weir_admin_late_answer(); until
+ * then its memory stays. */
 struct weir_admin_late {
-    struct weir_front_admin *front;    /* NULL: nobody waits any more; the loop's alone */
+    struct weir_front_admin *front; /* NULL: nobody waits any more; the loop's alone */
+    /* May be NULL.  The connection is gone, and with this the answer may be, too. */
+    void (*leave)(struct weir_admin_late *late);
     struct weir_http1_request request; /* what is still to be known of it */
     struct weir_admin_call told;       /* status, type and body: the other thread's */
 };
@@ -53,6 +57,8 @@ void weir_admin_metrics(struct weir_admin_call *call);
 
 /* All below /api/v1, and /rlconfig.  False: there is no such path. */
 bool weir_admin_api(struct weir_admin_call *call);
+void weir_admin_explain(struct weir_admin_call *call);
+void weir_admin_state(struct weir_admin_call *call);
 bool weir_admin_enforcement(struct weir_admin_call *call);
 bool weir_admin_rules_db(struct weir_admin_call *call);
 void weir_admin_overrides(struct weir_admin_call *call);

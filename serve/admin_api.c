@@ -1,22 +1,15 @@
-/* admin_api.c - /rlconfig and /api/v1: the rules as loaded, and what is left of a key's limits.
- *
- * A key is asked about as a request would name it, by domain and entries; what is looked up is the
- * counters that such a request would meet.  Looking takes nothing and counts nothing.
+/* admin_api.c - /rlconfig and /api/v1: which answer is whose, and the rules as loaded.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/limit.h"
 #include "base/str.h"
 #include "engine/engine.h"
 #include "engine/publish.h"
-#include "proto/rls_json.h"
-#include "serve/admin_key.h"
+#include "serve/admin.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define ROOM_LEFT 65536 /* bytes of the body at which a list of rules ends */
-#define WHY_LEN 256
 
 /* ---- rules ---- */
 
@@ -100,97 +93,6 @@ static void answer_rules(struct weir_admin_call *call)
     weir_publish_return(call->worker->engine, p);
 }
 
-/* ---- keys ---- */
-
-static void put_status(struct weir_buf *to, const struct weir_status *status)
-{
-    weir_admin_add(to, "{\"limited\":%s", status->is_limited ? "true" : "false");
-    if (status->rule != NULL) {
-        weir_admin_add(to, ",\"rule\":");
-        weir_admin_add_json(to, status->rule->id);
-    }
-    if (status->is_unlimited)
-        weir_admin_add(to, ",\"unlimited\":true");
-    if (status->is_quota)
-        weir_admin_add(to, ",\"quota_mode\":true");
-    if (status->is_limited)
-        weir_admin_add(
-            to, ",\"limit\":%" PRIu64 ",\"remaining\":%" PRIu64 ",\"reset_after_ms\":%" PRIu64,
-            status->limit, status->remaining, (status->reset_after_ns + 999999) / 1000000);
-    weir_buf_add_char(to, '}');
-}
-
-/* descriptors: ours to change. */
-static void look(struct weir_admin_call *call, const struct weir_request *request,
-                 struct weir_descriptor *descriptors)
-{
-    struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
-    struct weir_decision decision = {.statuses = statuses};
-    for (uint32_t i = 0; i < request->descriptor_count && i < WEIR_DESCRIPTORS_MAX; i++) {
-        descriptors[i].has_hits = true;
-        descriptors[i].is_negative_hits = false;
-        descriptors[i].hits = 0;
-    }
-    int err =
-        weir_check(call->worker->session, request, weir_loop_now(call->worker->loop), &decision);
-    if (err != 0) {
-        weir_admin_say_error(call, err);
-        return;
-    }
-    call->content_type = WEIR_ADMIN_JSON;
-    weir_admin_add(&call->body, "{\"descriptors\":[");
-    for (uint32_t i = 0; i < decision.status_count; i++) {
-        if (i > 0)
-            weir_buf_add_char(&call->body, ',');
-        put_status(&call->body, &statuses[i]);
-    }
-    weir_admin_add(&call->body, "]}\n");
-}
-
-static void reset(struct weir_admin_call *call, const struct weir_admin_key *key)
-{
-    uint32_t cleared = 0;
-    char count[32];
-    int err = weir_reset(call->worker->session, &key->request, &cleared);
-    if (err != 0) {
-        weir_admin_say_error(call, err);
-        return;
-    }
-    snprintf(count, sizeof(count), "%" PRIu32 " cleared", cleared);
-    weir_admin_note(call, "reset", key, NULL, count);
-    call->content_type = WEIR_ADMIN_JSON;
-    weir_admin_add(&call->body, "{\"cleared\":%" PRIu32 "}\n", cleared);
-}
-
-/* alloc: a request in JSON is large, and this is rare. */
-static void answer_explain(struct weir_admin_call *call)
-{
-    char why[WHY_LEN] = "";
-    struct weir_rls_json *json = malloc(sizeof(*json));
-    if (json == NULL) {
-        weir_admin_say(call, 503, "503 out of memory\n");
-        return;
-    }
-    if (weir_rls_json_parse(json, call->request->body, why, sizeof(why)) != 0)
-        weir_admin_say(call, 400, why);
-    else
-        look(call, &json->request, json->descriptors);
-    weir_rls_json_fini(json);
-    free(json);
-}
-
-/* GET and DELETE /api/v1/key.  alloc: a key as it is read is large, and this is rare. */
-static void answer_key(struct weir_admin_call *call)
-{
-    struct weir_admin_key *key = malloc(sizeof(*key));
-    if (key == NULL)
-        weir_admin_say_error(call, WEIR_ERR_NOMEM);
-    else if (weir_admin_key_read(call, key))
-        weir_admin_is_method(call, "DELETE") ? reset(call, key)
-                                             : look(call, &key->request, &key->descriptor);
-    free(key);
-}
-
 /* ---- routes ---- */
 
 bool weir_admin_api(struct weir_admin_call *call)
@@ -200,8 +102,8 @@ bool weir_admin_api(struct weir_admin_call *call)
         void (*answer)(struct weir_admin_call *call);
     } routes[] = {{"/rlconfig", {"GET"}, answer_config},
                   {"/api/v1/rules", {"GET"}, answer_rules},
-                  {"/api/v1/explain", {"POST"}, answer_explain},
-                  {"/api/v1/key", {"GET", "DELETE"}, answer_key},
+                  {"/api/v1/explain", {"POST"}, weir_admin_explain},
+                  {"/api/v1/key", {"GET", "DELETE"}, weir_admin_state},
                   {"/api/v1/overrides", {"GET", "PUT", "DELETE"}, weir_admin_overrides},
                   {"/api/v1/top", {"GET"}, weir_admin_top},
                   {"/api/v1/store", {"GET"}, weir_admin_store},

@@ -64,6 +64,15 @@ bool weir_admin_key_read(struct weir_admin_call *call, struct weir_admin_key *ke
     return is_named;
 }
 
+void weir_admin_no_hits(const struct weir_request *request, struct weir_descriptor *descriptors)
+{
+    for (uint32_t i = 0; i < request->descriptor_count && i < WEIR_DESCRIPTORS_MAX; i++) {
+        descriptors[i].has_hits = true;
+        descriptors[i].is_negative_hits = false;
+        descriptors[i].hits = 0;
+    }
+}
+
 /* "key=value key=value" */
 static void add_words(const struct weir_admin_key *key, struct weir_buf *to)
 {

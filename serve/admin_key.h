@@ -17,6 +17,9 @@ struct weir_admin_key {
 /* False: the answer says what is wrong. */
 WEIR_MUST_CHECK bool weir_admin_key_read(struct weir_admin_call *call, struct weir_admin_key *key);
 
+/* Makes a request one that only looks. */
+void weir_admin_no_hits(const struct weir_request *request, struct weir_descriptor *descriptors);
+
 /* Tells the audit of a change to a key.  before, after: NULL where there is nothing to say. */
 void weir_admin_note(const struct weir_admin_call *call, const char *what,
                      const struct weir_admin_key *key, const char *before, const char *after);

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "serve/admin_body.h"
 #include "serve/admin_key.h"
+#include "serve/ask.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -92,7 +93,16 @@ static bool read_limit(struct weir_admin_call *call, struct weir_key_limit *out,
     return true;
 }
 
-static void put(struct weir_admin_call *call, const struct weir_admin_key *key)
+/* Here it is in force at once, where the store counts, too. */
+static void let_begin(struct weir_admin_call *call, struct weir_admin_key *key)
+{
+    if (call->worker->asks == NULL)
+        return;
+    weir_admin_no_hits(&key->request, &key->descriptor);
+    weir_ask_unlease(call->worker->asks, &key->request, weir_loop_now(call->worker->loop));
+}
+
+static void put(struct weir_admin_call *call, struct weir_admin_key *key)
 {
     struct weir_key_limit limit;
     uint64_t for_s = 0, now_ns = weir_loop_now(call->worker->loop);
@@ -110,11 +120,12 @@ static void put(struct weir_admin_call *call, const struct weir_admin_key *key)
     else
         snprintf(after, sizeof(after), "%" PRIu32 " for %" PRIu64 " s", limit.requests_per_unit,
                  for_s);
+    let_begin(call, key);
     weir_admin_note(call, "override", key, NULL, after);
     show(call);
 }
 
-static void drop(struct weir_admin_call *call, const struct weir_admin_key *key)
+static void drop(struct weir_admin_call *call, struct weir_admin_key *key)
 {
     int err = weir_key_limit_drop(call->worker->session, &key->request,
                                   weir_loop_now(call->worker->loop));
@@ -123,6 +134,7 @@ static void drop(struct weir_admin_call *call, const struct weir_admin_key *key)
     } else if (err != 0) {
         say_error(call, err);
     } else {
+        let_begin(call, key);
         weir_admin_note(call, "override", key, NULL, "none");
         show(call);
     }

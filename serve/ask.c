@@ -111,8 +111,7 @@ static void *take_room(struct weir_ask *ask, size_t bytes)
     return large + 1;
 }
 
-/* Takes what was planned out of the session.  NULL: there is no room. */
-static struct weir_ask *take(struct weir_asks *asks, struct weir_redis_request *planned)
+struct weir_ask *weir_ask_take(struct weir_asks *asks, struct weir_redis_request *planned)
 {
     struct weir_ask *ask = weir_ask_block_take(asks);
     if (ask == NULL)
@@ -189,11 +188,14 @@ void weir_ask_finish(struct weir_ask *ask)
 {
     struct weir_asks *asks = ask->asks;
     struct weir_decision decision = {.statuses = asks->statuses};
+    bool is_unknown = ask->is_look && ask->has_failed;
     ask->decided_ns = weir_loop_now(asks->worker->loop);
-    fail_together(ask);
-    decide(asks, &ask->request, ask->decided_ns, &decision);
-    note_passed(&ask->request, &decision, ask->is_split);
-    tell(ask, &decision);
+    if (!is_unknown) {
+        fail_together(ask);
+        decide(asks, &ask->request, ask->decided_ns, &decision);
+        note_passed(&ask->request, &decision, ask->is_split);
+    }
+    tell(ask, is_unknown ? NULL : &decision);
     if (ask->has_failed || ask->is_split)
         weir_ask_settle(ask);
     else if (ask->is_forfeit)
@@ -301,8 +303,7 @@ static bool goes_with_next(const struct weir_redis_request *r, uint32_t i, bool 
            weir_redis_slot_of(r->counters[i].key) == weir_redis_slot_of(r->counters[i + 1].key);
 }
 
-/* Where one server has all keys, so has one call; else each place has one. */
-static void make_parts(struct weir_ask *ask)
+void weir_ask_make_parts(struct weir_ask *ask)
 {
     struct weir_redis_request *r = &ask->request;
     enum weir_redis_topology topology = ask->asks->shared->topology;
@@ -334,7 +335,7 @@ void weir_ask_launch(struct weir_ask *ask)
 {
     weir_ask_add(ask->asks, WEIR_ASK_COUNT_ASKED, 1);
     weir_ask_lease_recall(ask);
-    make_parts(ask);
+    weir_ask_make_parts(ask);
     for (uint32_t i = 0; i < ask->part_count; i++) {
         struct weir_ask_part *part = &ask->parts[i];
         weir_redis_link_ask(ask->asks->link, &part->sent.call);
@@ -345,7 +346,7 @@ void weir_ask_launch(struct weir_ask *ask)
 
 void weir_ask_fail(struct weir_ask *ask)
 {
-    make_parts(ask);
+    weir_ask_make_parts(ask);
     for (uint32_t i = 0; i < ask->part_count; i++)
         give_up(&ask->parts[i], WEIR_ERR_STORE_AWAY);
     weir_ask_finish(ask);
@@ -369,25 +370,59 @@ static void decide_without_room(struct weir_asks *asks, struct weir_redis_reques
     weir_ask_part_owe(&part);
 }
 
+/* Plans; *ask is what goes to the store, NULL: nothing does, or there is no room. */
+static int plan(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
+                struct weir_status *statuses, struct weir_redis_request *planned,
+                struct weir_ask **ask)
+{
+    int err =
+        weir_redis_request_plan(planned, &asks->planner, request, asks->prefix, now_ns, statuses);
+    if (err != 0)
+        return err;
+    *ask = planned->count > 0 ? weir_ask_take(asks, planned) : NULL;
+    return 0;
+}
+
+static int begin(struct weir_ask *ask, uint64_t now_ns, struct weir_waiter *waiter)
+{
+    ask->decided_ns = now_ns; /* so far */
+    ask->waiter = waiter;
+    waiter->ask = ask;
+    if (!weir_ask_lease_parks(ask->asks->leases, ask))
+        weir_ask_launch(ask);
+    return WEIR_ASK_PENDING;
+}
+
 int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
                    struct weir_decision *out, struct weir_waiter *waiter)
 {
     struct weir_redis_request planned;
-    int err = weir_redis_request_plan(&planned, &asks->planner, request, asks->prefix, now_ns,
-                                      out->statuses);
+    struct weir_ask *ask;
+    int err = plan(asks, request, now_ns, out->statuses, &planned, &ask);
     if (err != 0)
         return err;
-    struct weir_ask *ask = planned.count > 0 ? take(asks, &planned) : NULL;
-    if (ask == NULL) {
-        decide_without_room(asks, &planned, now_ns, out);
-        return 0;
+    if (ask != NULL)
+        return begin(ask, now_ns, waiter);
+    decide_without_room(asks, &planned, now_ns, out);
+    return 0;
+}
+
+int weir_ask_look(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
+                  struct weir_decision *out, struct weir_waiter *waiter)
+{
+    struct weir_redis_request planned;
+    struct weir_ask *ask;
+    int err = plan(asks, request, now_ns, out->statuses, &planned, &ask);
+    if (err != 0)
+        return err;
+    if (ask != NULL) {
+        ask->is_look = true;
+        return begin(ask, now_ns, waiter);
     }
-    ask->decided_ns = now_ns; /* so far */
-    ask->waiter = waiter;
-    waiter->ask = ask;
-    if (!weir_ask_lease_parks(asks->leases, ask))
-        weir_ask_launch(ask);
-    return WEIR_ASK_PENDING;
+    if (planned.count > 0)
+        return WEIR_ERR_STORE_AWAY;
+    decide(asks, &planned, now_ns, out);
+    return 0;
 }
 
 void weir_ask_cancel(struct weir_waiter *waiter)

@@ -47,6 +47,12 @@ struct weir_waiter {
 WEIR_MUST_CHECK int weir_ask_start(struct weir_asks *asks, const struct weir_request *request,
                                    uint64_t now_ns, struct weir_decision *out,
                                    struct weir_waiter *waiter);
+/* The same for an operator, who wants to know what the store says, and nobody in its stead: where
+ * it does not answer, done() gets NULL, and for want of room the result is WEIR_ERR_STORE_AWAY.
+ * The request must have no hits. */
+WEIR_MUST_CHECK int weir_ask_look(struct weir_asks *asks, const struct weir_request *request,
+                                  uint64_t now_ns, struct weir_decision *out,
+                                  struct weir_waiter *waiter);
 /* done() will not be called.  Does nothing where it does not wait. */
 void weir_ask_cancel(struct weir_waiter *waiter);
 
@@ -70,6 +76,30 @@ WEIR_MUST_CHECK int weir_ask_throttle(struct weir_asks *asks, const struct weir_
                                       uint64_t now_ns, struct weir_throttled *out,
                                       struct weir_throttle_waiter *waiter);
 void weir_ask_throttle_cancel(struct weir_throttle_waiter *waiter);
+
+/* ---- what was used is forgotten ---- */
+
+struct weir_forget_waiter {
+    /* err 0: so many counters there were, and they are gone; else the store has not said so. */
+    void (*done)(struct weir_forget_waiter *waiter, int err, uint32_t cleared);
+    struct weir_ask *ask; /* NULL: it waits for nothing */
+};
+
+/* Forgets the counters that a request meets, wherever they are, and what this host remembers of
+ * those in the store.  0 with *cleared, WEIR_ASK_PENDING, the errors of weir_check(), or
+ * WEIR_ERR_STORE_AWAY where there is no room.  The request must have no hits. */
+WEIR_MUST_CHECK int weir_ask_forget(struct weir_asks *asks, const struct weir_request *request,
+                                    uint64_t now_ns, uint32_t *cleared,
+                                    struct weir_forget_waiter *waiter);
+/* The same for a key of weir_ask_throttle(). */
+WEIR_MUST_CHECK int weir_ask_forget_throttle(struct weir_asks *asks, struct weir_str key,
+                                             struct weir_forget_waiter *waiter);
+/* done() will not be called.  Does nothing where it does not wait. */
+void weir_ask_forget_cancel(struct weir_forget_waiter *waiter);
+
+/* A request's counters have other limits now: what this host has leased of them, or remembers that
+ * they refuse, was by the old ones.  The request must have no hits. */
+void weir_ask_unlease(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns);
 
 /* ---- life ---- */
 

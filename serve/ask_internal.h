@@ -1,8 +1,9 @@
 /* ask_internal.h - pending decisions as their own files see them.
  *
- *
  *     ask.c           from a request to its calls, and from the answers to a decision
  *     ask_throttle.c  the same for CL.THROTTLE
+ *     ask_forget.c    counters that begin anew
+ *     ask_lease.c     what is decided without asking
  *     ask_compat.c    the same for counters that envoyproxy/ratelimit shares
  *     ask_policy.c    who decides in the store's stead
  *     ask_late.c      what is set right when an answer comes too late
@@ -81,9 +82,12 @@ struct weir_ask {
     bool is_split;   /* atomic, but not decided in one place: what is refused must be given back */
     bool is_kept;    /* by who was told, for its places */
     bool is_forfeit; /* nobody uses them */
-    struct weir_ask_flight *flight; /* others may wait for its call; NULL: they do not */
-    struct weir_ask *behind;        /* the next of those that wait, where it is one */
-    size_t large_bytes;             /* of memory beside the block; 0: none */
+    bool is_look;    /* only the store's own answer is wanted */
+    struct weir_forget_waiter *forgets; /* or this one waits; see ask_forget.c */
+    uint32_t cleared;                   /* for it */
+    struct weir_ask_flight *flight;     /* others may wait for its call; NULL: they do not */
+    struct weir_ask *behind;            /* the next of those that wait, where it is one */
+    size_t large_bytes;                 /* of memory beside the block; 0: none */
     struct weir_ask_large *large;
 };
 
@@ -144,7 +148,11 @@ static inline void weir_ask_add(struct weir_asks *asks, enum weir_ask_count coun
 void *weir_ask_block_take(struct weir_asks *asks);
 void weir_ask_block_give(struct weir_asks *asks, void *block);
 
-/* ask.c: sends its calls; decides by what they brought, and tells who waits. */
+/* ask.c: takes what was planned out of the session.  NULL: there is no room. */
+struct weir_ask *weir_ask_take(struct weir_asks *asks, struct weir_redis_request *planned);
+/* Where one server has all keys, so has one call; else each place has one. */
+void weir_ask_make_parts(struct weir_ask *ask);
+/* Sends its calls; decides by what they brought, and tells who waits. */
 void weir_ask_launch(struct weir_ask *ask);
 /* It will never be sent: decides without the store. */
 void weir_ask_fail(struct weir_ask *ask);
@@ -153,6 +161,12 @@ void weir_ask_finish(struct weir_ask *ask);
 /* ask_policy.c: decides what the store was asked for in vain, by each rule's on_store_error. */
 void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
                         struct weir_status *statuses);
+
+/* Forgets what it has counted in a counter's stead. */
+void weir_ask_forget_share(struct weir_asks *asks, uint64_t key);
+
+/* ask_throttle.c: what the counter of a key is called; good until the next name is made. */
+struct weir_str weir_ask_throttle_name(struct weir_asks *asks, struct weir_str key);
 
 /* ask_compat.c: makes a part of a counter that is counted as envoyproxy/ratelimit does. */
 void weir_ask_compat_part(struct weir_ask_part *part, uint64_t now_ns);

@@ -511,6 +511,12 @@ void weir_ask_part_leases(const struct weir_ask_part *part)
     }
 }
 
+void weir_ask_lease_drop(const struct weir_ask_leases *leases, const struct weir_charge *charge)
+{
+    struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
+    weir_lease_drop(&at);
+}
+
 /* ---- life ---- */
 
 /* Where the tokens come from: an address, and what keys there begin with. */

@@ -31,6 +31,9 @@ struct weir_redis_leaser *weir_ask_leases_leaser(struct weir_ask_leases *leases)
 /* Redis has answered: what it granted, or refused, is for all to know. */
 void weir_ask_part_leases(const struct weir_ask_part *part);
 
+/* A counter begins anew, or has another limit: what is leased of it is true no more. */
+void weir_ask_lease_drop(const struct weir_ask_leases *leases, const struct weir_charge *charge);
+
 /* ---- calls about one counter ---- */
 
 /* A planned request is about to be asked for.  True: it waits for a call that is under way, and

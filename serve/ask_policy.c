@@ -120,3 +120,8 @@ void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, ui
     if (has_failed)
         tell_limits(r, statuses);
 }
+
+void weir_ask_forget_share(struct weir_asks *asks, uint64_t key)
+{
+    (void)weir_local_reset(asks->worker->engine->table, key ^ TAG);
+}

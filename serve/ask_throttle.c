@@ -144,11 +144,10 @@ void weir_ask_throttle_late(void *ctx, int err, const struct weir_redis_answer *
     weir_ask_return(&ask->sent, returned);
 }
 
-/* What the counter is called; good until the next name is made. */
-static struct weir_str name_of(struct weir_asks *asks, const struct weir_throttle *throttle)
+struct weir_str weir_ask_throttle_name(struct weir_asks *asks, struct weir_str key)
 {
     const struct weir_redis_entry entry = {
-        .key = WEIR_STR(""), .value = throttle->key, .meaning = WEIR_REDIS_VALUE};
+        .key = WEIR_STR(""), .value = key, .meaning = WEIR_REDIS_VALUE};
     struct weir_buf *names = &asks->planner.names;
     weir_buf_cut(names, 0);
     weir_redis_key_add(names, asks->prefix, WEIR_STR(""), &entry, 1, TAG);
@@ -201,7 +200,7 @@ int weir_ask_throttle(struct weir_asks *asks, const struct weir_throttle *thrott
     int err = weir_throttle_limit(&asks->worker->session->throttles, throttle, &limit);
     if (err != 0)
         return err;
-    named.key = name_of(asks, throttle);
+    named.key = weir_ask_throttle_name(asks, throttle->key);
     struct weir_throttle_ask *ask = take(asks, &named, limit);
     if (ask == NULL)
         return fall_back(asks, &named, now_ns, out);

@@ -285,13 +285,20 @@ static void serve(struct weir_http_conn *http, const struct weir_http1_request *
 
 /* ---- the connection ---- */
 
+static void abandon(struct weir_admin_late *late)
+{
+    late->front = NULL;
+    if (late->leave != NULL)
+        late->leave(late);
+}
+
 static void front_close(void *state)
 {
     struct weir_front_admin *front = state;
     if (!front)
         return;
     if (front->late != NULL)
-        front->late->front = NULL;
+        abandon(front->late);
     weir_http_conn_fini(&front->http);
     free(front);
 }

@@ -227,6 +227,20 @@ static void collect(struct turn *turn, const struct weir_resp_command *command,
         decide(turn);
 }
 
+/* DEL key [key ...], of keys that the store counts. */
+static bool is_for_store(const struct turn *turn, const struct weir_resp_command *command)
+{
+    return turn->session->worker->asks != NULL && turn->session->is_trusted && command->count > 1 &&
+           weir_resp_is(command->args[0], "del");
+}
+
+static void forget(struct turn *turn, const struct weir_resp_command *command)
+{
+    send_out(turn); /* what came before */
+    if (!weir_resp_wait_forget(turn->session, command->args + 1, command->count - 1))
+        turn->session->is_ending = true;
+}
+
 static void obey(struct turn *turn, const struct weir_resp_command *command)
 {
     struct weir_resp_session *session = turn->session;
@@ -236,6 +250,10 @@ static void obey(struct turn *turn, const struct weir_resp_command *command)
         return;
     }
     decide(turn);
+    if (is_for_store(turn, command)) {
+        forget(turn, command);
+        return;
+    }
     make_room(turn, WEIR_RESP_REPLY_MAX);
     weir_resp_obey(
         &(struct weir_resp_call){.session = session, .command = command, .out = &turn->out});

@@ -275,17 +275,15 @@ static void ask_for_items(const struct planning *p)
     }
 }
 
-int weir_redis_request_plan(struct weir_redis_request *out, struct weir_redis_planner *planner,
-                            const struct weir_request *request, struct weir_str prefix,
-                            uint64_t now_ns, struct weir_status *statuses)
+/* Finds the rules and counters of a request; nothing is decided yet. */
+static int begin(struct planning *p, struct weir_redis_request *out,
+                 struct weir_redis_planner *planner, const struct weir_request *request)
 {
     struct weir_session *s = planner->session;
     int err = weir_plan_one(s, s->mine, request, false);
     if (err != 0)
         return err;
-    struct weir_plan *plan = &s->plans[0];
-    if (weir_key_overrides_live(s->engine->table, now_ns))
-        weir_key_override_apply(s, plan, now_ns);
+    const struct weir_plan *plan = &s->plans[0];
     *out = (struct weir_redis_request){
         .items = plan->items,
         .charges = s->charges,
@@ -297,14 +295,35 @@ int weir_redis_request_plan(struct weir_redis_request *out, struct weir_redis_pl
         .is_atomic = plan->is_atomic,
         .published = s->mine,
     };
-    struct planning p = {.r = out,
-                         .planner = planner,
-                         .session = s,
-                         .domain = plan->domain,
-                         .prefix = prefix,
-                         .now_ns = now_ns,
-                         .statuses = statuses};
+    p->r = out;
+    p->planner = planner;
+    p->session = s;
+    p->domain = plan->domain;
     weir_buf_cut(&planner->names, 0);
+    return 0;
+}
+
+static int end(const struct planning *p)
+{
+    if (p->planner->names.has_failed)
+        return WEIR_ERR_TOO_LARGE;
+    p->r->names = weir_buf_str(&p->planner->names);
+    point_to_names(p->r);
+    return 0;
+}
+
+int weir_redis_request_plan(struct weir_redis_request *out, struct weir_redis_planner *planner,
+                            const struct weir_request *request, struct weir_str prefix,
+                            uint64_t now_ns, struct weir_status *statuses)
+{
+    struct planning p = {.prefix = prefix, .now_ns = now_ns, .statuses = statuses};
+    struct weir_session *s = planner->session;
+    int err = begin(&p, out, planner, request);
+    if (err != 0)
+        return err;
+    struct weir_plan *plan = &s->plans[0];
+    if (weir_key_overrides_live(s->engine->table, now_ns))
+        weir_key_override_apply(s, plan, now_ns);
     if (plan->is_atomic && is_all_local(out)) { /* then it is the table's as a whole */
         weir_atomic_decide(s, plan, now_ns, statuses);
         memset(out->deciders, WEIR_BY_TABLE, out->item_count);
@@ -313,11 +332,25 @@ int weir_redis_request_plan(struct weir_redis_request *out, struct weir_redis_pl
     if (plan->is_atomic)
         weir_atomic_spare(s, plan);
     ask_for_items(&p);
-    if (planner->names.has_failed)
-        return WEIR_ERR_TOO_LARGE;
-    out->names = weir_buf_str(&planner->names);
-    point_to_names(out);
-    return 0;
+    return end(&p);
+}
+
+int weir_redis_request_name(struct weir_redis_request *out, struct weir_redis_planner *planner,
+                            const struct weir_request *request, struct weir_str prefix,
+                            uint64_t now_ns)
+{
+    struct planning p = {.prefix = prefix, .now_ns = now_ns};
+    int err = begin(&p, out, planner, request);
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0; i < out->item_count; i++) {
+        struct weir_item *item = &out->items[i];
+        bool is_here = is_local(item) || is_eventual(&p, item);
+        out->deciders[i] = is_here ? WEIR_BY_TABLE : WEIR_BY_STORE;
+        for (uint32_t k = 0; k < item->charge_count && !is_here; k++)
+            add_counter(&p, i, k);
+    }
+    return end(&p);
 }
 
 /* ---- on its own ---- */

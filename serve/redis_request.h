@@ -102,6 +102,13 @@ WEIR_MUST_CHECK int weir_redis_request_plan(struct weir_redis_request *out,
                                             struct weir_str prefix, uint64_t now_ns,
                                             struct weir_status *statuses);
 
+/* Only finds the counters, whatever an operator made of them for a while: those in the store have
+ * names then, and nothing was decided or looked at.  The request must have no hits. */
+WEIR_MUST_CHECK int weir_redis_request_name(struct weir_redis_request *out,
+                                            struct weir_redis_planner *planner,
+                                            const struct weir_request *request,
+                                            struct weir_str prefix, uint64_t now_ns);
+
 /* How many bytes a planned request needs to be on its own. */
 size_t weir_redis_request_bytes(const struct weir_redis_request *r);
 /* Moves it there; memory is aligned for anything. */

@@ -115,10 +115,6 @@ static void obey_select(struct weir_resp_call *call)
 static void obey_del(struct weir_resp_call *call)
 {
     int64_t count = 0;
-    if (call->session->worker->asks != NULL) {
-        weir_resp_put_error(call->out, WEIR_STR("ERR the store counts: keys are forgotten there"));
-        return;
-    }
     for (uint32_t i = 1; i < call->command->count; i++)
         count += weir_throttle_reset(call->session->worker->session, call->command->args[i]);
     weir_resp_put_int(call->out, count);

@@ -29,8 +29,10 @@ void weir_resp_wait_free(struct weir_resp_session *session)
     struct weir_resp_wait *wait = session->wait;
     if (wait == NULL)
         return;
-    for (uint32_t i = 0; i < wait->count; i++)
-        weir_ask_throttle_cancel(&wait->entries[i].waiter);
+    for (uint32_t i = 0; i < wait->count; i++) {
+        weir_ask_throttle_cancel(&wait->entries[i].throttle);
+        weir_ask_forget_cancel(&wait->entries[i].forget);
+    }
     weir_buf_fini(&wait->later);
     weir_buf_fini(&wait->behind);
     free(wait);
@@ -39,15 +41,48 @@ void weir_resp_wait_free(struct weir_resp_session *session)
 
 /* ---- all are answered ---- */
 
+/* Of a DEL the sum, told by the last of its keys. */
+static void put_forgotten(struct weir_text *out, const struct weir_resp_entry *last)
+{
+    if (last->result == 0)
+        weir_resp_put_int(out, last->cleared);
+    else
+        weir_resp_put_error(out,
+                            WEIR_STR("ERR the store does not answer: keys may be there still"));
+}
+
+static void put_entry(struct weir_text *out, const struct weir_resp_entry *entry)
+{
+    if (entry->dialect == WEIR_RESP_NO_THROTTLE)
+        put_forgotten(out, entry);
+    else
+        weir_resp_put_throttled(out, entry->dialect, entry->result, &entry->out);
+}
+
+/* Each key's answer to the next, so that the last knows all. */
+static void sum_up(struct weir_resp_wait *wait)
+{
+    for (uint32_t i = 1; i < wait->count; i++) {
+        const struct weir_resp_entry *before = &wait->entries[i - 1];
+        struct weir_resp_entry *entry = &wait->entries[i];
+        if (before->ends)
+            continue;
+        entry->cleared += before->cleared;
+        entry->result = entry->result != 0 ? entry->result : before->result;
+    }
+}
+
 static void send_all(struct weir_resp_wait *wait)
 {
     struct weir_conn *conn = wait->session->conn;
     char buf[4096];
     struct weir_text out = weir_text_in(buf, sizeof(buf));
     const char *later = weir_buf_str(&wait->later).ptr;
+    sum_up(wait);
     for (uint32_t i = 0; i < wait->count; i++) {
         const struct weir_resp_entry *entry = &wait->entries[i];
-        weir_resp_put_throttled(&out, entry->dialect, entry->result, &entry->out);
+        if (entry->ends)
+            put_entry(&out, entry);
         if (entry->after == 0 && (size_t)(out.end - out.at) >= WEIR_RESP_THROTTLED_MAX)
             continue;
         weir_conn_send(conn, buf, weir_text_len(&out));
@@ -61,12 +96,16 @@ static void send_all(struct weir_resp_wait *wait)
 static void count_all(const struct weir_resp_wait *wait)
 {
     struct weir_worker *worker = wait->session->worker;
-    uint64_t refused = 0, bad = 0;
+    uint64_t decided = 0, refused = 0, bad = 0;
     for (uint32_t i = 0; i < wait->count; i++) {
-        bad += wait->entries[i].result != 0;
-        refused += wait->entries[i].result == 0 && !wait->entries[i].out.allowed;
+        const struct weir_resp_entry *entry = &wait->entries[i];
+        if (entry->dialect == WEIR_RESP_NO_THROTTLE)
+            continue;
+        bad += entry->result != 0;
+        decided += entry->result == 0;
+        refused += entry->result == 0 && !entry->out.allowed;
     }
-    weir_worker_add(worker, WEIR_FRONT_RESP, WEIR_FRONT_COUNT_REQUESTS, wait->count - bad);
+    weir_worker_add(worker, WEIR_FRONT_RESP, WEIR_FRONT_COUNT_REQUESTS, decided);
     weir_worker_add(worker, WEIR_FRONT_RESP, WEIR_FRONT_COUNT_OVER_LIMIT, refused);
     weir_worker_add(worker, WEIR_FRONT_RESP, WEIR_FRONT_COUNT_BAD, bad);
 }
@@ -102,13 +141,26 @@ static void go_on(struct weir_resp_wait *wait)
     weir_buf_fini(&behind);
 }
 
+static void one_is_answered(struct weir_resp_wait *wait)
+{
+    if (--wait->left == 0 && !weir_resp_wait_flush(wait->session))
+        go_on(wait);
+}
+
 static void on_decided(struct weir_throttle_waiter *waiter, const struct weir_throttled *out)
 {
     struct weir_resp_entry *entry = (struct weir_resp_entry *)waiter; /* its first member */
-    struct weir_resp_wait *wait = entry->wait;
     entry->out = *out;
-    if (--wait->left == 0 && !weir_resp_wait_flush(wait->session))
-        go_on(wait);
+    one_is_answered(entry->wait);
+}
+
+static void on_forgotten(struct weir_forget_waiter *waiter, int err, uint32_t cleared)
+{
+    struct weir_resp_entry *entry =
+        (struct weir_resp_entry *)((char *)waiter - offsetof(struct weir_resp_entry, forget));
+    entry->result = err;
+    entry->cleared = cleared;
+    one_is_answered(entry->wait);
 }
 
 /* ---- while they wait ---- */
@@ -124,11 +176,29 @@ bool weir_resp_wait_ask(struct weir_resp_session *session, const struct weir_thr
     for (size_t i = 0; i < count; i++) {
         struct weir_resp_entry *entry = &wait->entries[wait->count++];
         *entry = (struct weir_resp_entry){
-            .waiter = {.done = on_decided}, .wait = wait, .dialect = dialects[i]};
+            .throttle = {.done = on_decided}, .wait = wait, .dialect = dialects[i], .ends = true};
         int result = weir_ask_throttle(session->worker->asks, &throttles[i], now_ns, &entry->out,
-                                       &entry->waiter);
+                                       &entry->throttle);
         wait->left += result == WEIR_ASK_PENDING;
         entry->result = result < 0 ? result : 0;
+    }
+    return true;
+}
+
+bool weir_resp_wait_forget(struct weir_resp_session *session, const struct weir_str *keys,
+                           uint32_t count)
+{
+    struct weir_resp_wait *wait = wait_of(session);
+    if (wait == NULL)
+        return false;
+    WEIR_ASSERT(wait->count < WEIR_RESP_WAIT_MAX && count < WEIR_RESP_ARGS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        struct weir_resp_entry *entry = &wait->entries[wait->count++];
+        *entry = (struct weir_resp_entry){
+            .forget = {.done = on_forgotten}, .wait = wait, .ends = i + 1 == count};
+        int result = weir_ask_forget_throttle(session->worker->asks, keys[i], &entry->forget);
+        wait->left += result == WEIR_ASK_PENDING;
+        entry->result = result < 0 && result != WEIR_ERR_TOO_LARGE ? result : 0; /* no such key */
     }
     return true;
 }

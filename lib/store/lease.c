@@ -262,3 +262,16 @@ uint32_t weir_lease_recall(const struct weir_lease_at *at)
             return tokens;
     }
 }
+
+void weir_lease_drop(const struct weir_lease_at *at)
+{
+    for (uint32_t which = 0; which < 2; which++) {
+        struct place p;
+        do {
+            p = find(at, which);
+            if (!p.is_lease)
+                break;
+        } while (!weir_cas16(p.slot, p.value,
+                             weir_slot_pack_lease(p.home.fp, (struct weir_slot_lease){0})));
+    }
+}

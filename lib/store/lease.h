@@ -79,4 +79,7 @@ uint32_t weir_lease_count(const struct weir_lease_at *at);
  * where somebody has been there meanwhile. */
 uint32_t weir_lease_collect(const struct weir_lease_at *at, uint32_t tokens);
 
+/* The counter begins anew: tokens of it, or that it refuses, are true no more. */
+void weir_lease_drop(const struct weir_lease_at *at);
+
 #endif

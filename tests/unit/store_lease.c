@@ -253,6 +253,24 @@ static void leases_make_room_and_are_not_doubled(void **state)
     assert_in_range(found, 1000, 99999);
 }
 
+static void a_counter_that_begins_anew_has_neither_tokens_nor_refusals(void **state)
+{
+    struct bench *b = *state;
+    weir_lease_drop(when(b, 0)); /* of nothing */
+    b->at.is_dated = true;
+    assert_true(add(b, 0, 10, 1000));
+    assert_true(add(b, 0, 20, 900));
+    weir_lease_drop(when(b, 1));
+    assert_int_equal(take(b, 1, 1), WEIR_LEASE_NONE);
+    assert_int_equal(weir_lease_count(when(b, 1)), 0);
+    refuse(b, 1, 1, 500);
+    assert_int_equal(take(b, 2, 1), WEIR_LEASE_REFUSED);
+    weir_lease_drop(when(b, 2));
+    assert_int_equal(take(b, 2, 1), WEIR_LEASE_NONE);
+    assert_true(add(b, 2, 5, 1000)); /* and goes on as any other */
+    assert_int_equal(take(b, 3, 5), WEIR_LEASE_SPENT);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -272,6 +290,7 @@ int main(void)
         CASE(a_refusal_of_many_does_not_take_the_tokens_for_few),
         CASE(what_nobody_touched_is_collected_whole),
         CASE(what_can_be_spent_is_recalled_whole),
+        CASE(a_counter_that_begins_anew_has_neither_tokens_nor_refusals),
         CASE(leases_of_another_boot_are_not_found),
         CASE(leases_make_room_and_are_not_doubled),
     };
