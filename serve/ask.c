@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "engine/publish.h"
+#include "engine/top.h"
 #include "serve/ask_internal.h"
 #include "serve/ask_lease.h"
 #include "table/table.h"
@@ -141,8 +142,11 @@ struct weir_ask *weir_ask_take(struct weir_asks *asks, struct weir_redis_request
 static void decide(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
                    struct weir_decision *out)
 {
+    struct weir_session *session = asks->worker->session;
     weir_ask_fall_back(asks, r, now_ns, out->statuses);
-    weir_redis_request_decide(r, asks->worker->session, now_ns, out);
+    weir_redis_request_decide(r, session, now_ns, out);
+    if (r->top_weight > 0)
+        weir_top_tell_over(session, r->items, r->item_count, out->statuses, r->top_weight, now_ns);
 }
 
 /* Remembers which items have passed, of those that the store was asked for in vain, or in
@@ -375,10 +379,13 @@ static int plan(struct weir_asks *asks, const struct weir_request *request, uint
                 struct weir_status *statuses, struct weir_redis_request *planned,
                 struct weir_ask **ask)
 {
+    struct weir_session *session = asks->worker->session;
     int err =
         weir_redis_request_plan(planned, &asks->planner, request, asks->prefix, now_ns, statuses);
     if (err != 0)
         return err;
+    if (weir_top_is_due(session))
+        planned->top_weight = weir_top_tell_asked(session, &session->plans[0], now_ns);
     *ask = planned->count > 0 ? weir_ask_take(asks, planned) : NULL;
     return 0;
 }

@@ -101,6 +101,16 @@ static void tell_limits(const struct weir_redis_request *r, struct weir_status *
     }
 }
 
+/* Whoever tells of the counters means those that were stood in for. */
+static void call_back(const struct weir_redis_request *r)
+{
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        const struct weir_item *item = &r->items[i];
+        for (uint32_t k = 0; k < item->charge_count && r->deciders[i] == WEIR_BY_NOBODY; k++)
+            item->charges[k].key ^= TAG;
+    }
+}
+
 void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, uint64_t now_ns,
                         struct weir_status *statuses)
 {
@@ -115,10 +125,12 @@ void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, ui
         if (!r->is_atomic)
             weir_charge_alone(asks->worker->session, item, now_ns, &statuses[i]);
     }
-    if (has_failed && r->is_atomic)
+    if (!has_failed)
+        return;
+    if (r->is_atomic)
         decide_atomic(asks, r, now_ns, statuses);
-    if (has_failed)
-        tell_limits(r, statuses);
+    tell_limits(r, statuses);
+    call_back(r);
 }
 
 void weir_ask_forget_share(struct weir_asks *asks, uint64_t key)

@@ -10,11 +10,18 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 #include "engine/engine.h"
+#include "engine/top.h"
 #include "serve/ask_internal.h"
+#include "table/top.h"
 
 #include <string.h>
 
 #define TAG UINT64_C(0x746c6c2e72696577)
+
+/* What the list of busy keys has heard of a call. */
+struct heard {
+    uint64_t key, weight; /* weight 0: it is not told */
+};
 
 struct weir_throttle_ask {
     struct weir_ask_return sent;         /* first: it asks, and may give back afterwards */
@@ -25,6 +32,7 @@ struct weir_throttle_ask {
     struct weir_redis_counter counter;
     uint64_t decided_ns; /* without the store */
     bool has_passed;
+    struct heard top;
 };
 
 /* ---- without the store ---- */
@@ -61,7 +69,28 @@ static int fall_back(struct weir_asks *asks, const struct weir_throttle *throttl
     share.burst = share.burst > nodes ? share.burst / nodes : 1;
     if (__builtin_mul_overflow(share.period_s, nodes, &share.period_s))
         share.period_s = UINT32_MAX;
-    return weir_throttle(asks->worker->session, &share, now_ns, out);
+    return weir_throttle_quietly(asks->worker->session, &share, now_ns, out);
+}
+
+/* ---- among the busy keys ---- */
+
+static struct heard tell_asked(struct weir_session *s, const struct weir_throttle *throttle,
+                               uint64_t now_ns)
+{
+    struct heard top = {0};
+    if (throttle->quantity <= 0 || !weir_top_is_due(s))
+        return top;
+    top.key = weir_throttle_key(s, throttle->key);
+    top.weight = weir_top_tell_throttle(s, top.key, throttle, false, now_ns);
+    return top;
+}
+
+static void tell_over(struct weir_asks *asks, const struct heard *top,
+                      const struct weir_throttled *out)
+{
+    if (top->weight > 0 && !out->allowed)
+        weir_top_add_over(asks->worker->engine->table, top->key, top->weight,
+                          weir_loop_now(asks->worker->loop));
 }
 
 /* ---- with it ---- */
@@ -113,6 +142,7 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
                            &ask->counter.verdict, &out);
     else
         decide_alone(ask, &out);
+    tell_over(asks, &ask->top, &out);
     if (waiter != NULL) {
         waiter->ask = NULL;
         waiter->done(waiter, &out);
@@ -197,13 +227,20 @@ int weir_ask_throttle(struct weir_asks *asks, const struct weir_throttle *thrott
     struct weir_throttle named = *throttle;
     if (throttle->key.len > WEIR_VALUE_LEN_MAX)
         return WEIR_ERR_TOO_LARGE;
-    int err = weir_throttle_limit(&asks->worker->session->throttles, throttle, &limit);
+    struct weir_session *session = asks->worker->session;
+    int err = weir_throttle_limit(&session->throttles, throttle, &limit);
     if (err != 0)
         return err;
+    struct heard top = tell_asked(session, throttle, now_ns);
     named.key = weir_ask_throttle_name(asks, throttle->key);
     struct weir_throttle_ask *ask = take(asks, &named, limit);
-    if (ask == NULL)
-        return fall_back(asks, &named, now_ns, out);
+    if (ask == NULL) {
+        err = fall_back(asks, &named, now_ns, out);
+        if (err == 0)
+            tell_over(asks, &top, out);
+        return err;
+    }
+    ask->top = top;
     weir_ask_add(asks, WEIR_ASK_COUNT_ASKED, 1);
     ask->waiter = waiter;
     waiter->ask = ask;

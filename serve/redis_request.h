@@ -57,7 +57,8 @@ struct weir_redis_request {
     uint32_t item_count, charge_count;
     uint32_t count; /* of counters to ask for; 0: none, decide() */
     bool is_atomic;
-    bool is_moved; /* to memory of its own */
+    bool is_moved;       /* to memory of its own */
+    uint32_t top_weight; /* so many decisions it stands for among the busy keys; 0: none */
     const struct weir_published *published;
 };
 

@@ -10,7 +10,7 @@
 #define STEP_NS_MAX (UINT64_C(1) << 46)  /* of steps counted in 65536ths */
 #define BATCH_MAX 32                     /* keys whose memory is fetched at once */
 
-static uint64_t key_of(const struct weir_session *s, struct weir_str key)
+uint64_t weir_throttle_key(const struct weir_session *s, struct weir_str key)
 {
     const struct weir_hash_key *secret = weir_table_hash_key(s->engine->table);
     return weir_identity_key(weir_siphash13(secret, key.ptr, key.len), TAG);
@@ -101,8 +101,9 @@ void weir_throttle_tell(const struct weir_session *s, const struct weir_limit *l
     };
 }
 
-static int decide(struct weir_session *s, const struct weir_throttle *throttle, uint64_t key,
-                  uint64_t now_ns, struct weir_throttled *out)
+/* The table's verdict, and whether it was a refusal, in shadow mode too. */
+static int count(struct weir_session *s, const struct weir_throttle *throttle, uint64_t key,
+                 uint64_t now_ns, struct weir_throttled *out, bool *is_over)
 {
     const struct weir_limit *limit;
     struct weir_table *table = s->engine->table;
@@ -118,10 +119,28 @@ static int decide(struct weir_session *s, const struct weir_throttle *throttle, 
     } else {
         weir_local_look(table, limit, key, now_ns, 0, &verdict);
     }
-    if (throttle->quantity > 0 && weir_top_is_due(s))
-        weir_top_tell_throttle(s, key, throttle, !verdict.allowed, now_ns);
+    *is_over = !verdict.allowed;
     weir_throttle_tell(s, limit, throttle, &verdict, out);
     return 0;
+}
+
+static int decide(struct weir_session *s, const struct weir_throttle *throttle, uint64_t key,
+                  uint64_t now_ns, struct weir_throttled *out)
+{
+    bool is_over;
+    int err = count(s, throttle, key, now_ns, out, &is_over);
+    if (err == 0 && throttle->quantity > 0 && weir_top_is_due(s))
+        (void)weir_top_tell_throttle(s, key, throttle, is_over, now_ns);
+    return err;
+}
+
+int weir_throttle_quietly(struct weir_session *s, const struct weir_throttle *throttle,
+                          uint64_t now_ns, struct weir_throttled *out)
+{
+    if (throttle->key.len > WEIR_VALUE_LEN_MAX)
+        return WEIR_ERR_TOO_LARGE;
+    bool is_over;
+    return count(s, throttle, weir_throttle_key(s, throttle->key), now_ns, out, &is_over);
 }
 
 int weir_throttle(struct weir_session *s, const struct weir_throttle *throttle, uint64_t now_ns,
@@ -129,12 +148,13 @@ int weir_throttle(struct weir_session *s, const struct weir_throttle *throttle, 
 {
     if (throttle->key.len > WEIR_VALUE_LEN_MAX)
         return WEIR_ERR_TOO_LARGE;
-    return decide(s, throttle, key_of(s, throttle->key), now_ns, out);
+    return decide(s, throttle, weir_throttle_key(s, throttle->key), now_ns, out);
 }
 
 bool weir_throttle_reset(struct weir_session *s, struct weir_str key)
 {
-    return key.len <= WEIR_VALUE_LEN_MAX && weir_local_reset(s->engine->table, key_of(s, key));
+    return key.len <= WEIR_VALUE_LEN_MAX &&
+           weir_local_reset(s->engine->table, weir_throttle_key(s, key));
 }
 
 void weir_throttle_many(struct weir_session *s, const struct weir_throttle *throttles, size_t n,
@@ -147,7 +167,7 @@ void weir_throttle_many(struct weir_session *s, const struct weir_throttle *thro
             results[i] = throttles[i].key.len > WEIR_VALUE_LEN_MAX ? WEIR_ERR_TOO_LARGE : 0;
             if (results[i] != 0)
                 continue;
-            keys[i - begin] = key_of(s, throttles[i].key);
+            keys[i - begin] = weir_throttle_key(s, throttles[i].key);
             weir_local_prefetch(s->engine->table, keys[i - begin]);
         }
         for (size_t i = begin; i < end; i++)

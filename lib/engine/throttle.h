@@ -32,6 +32,14 @@ WEIR_MUST_CHECK int weir_throttle_limit(struct weir_throttle_sets *sets,
                                         const struct weir_throttle *throttle,
                                         const struct weir_limit **out);
 
+/* What the counter of a key is called. */
+uint64_t weir_throttle_key(const struct weir_session *s, struct weir_str key);
+
+/* weir_throttle(), but the list of busy keys does not hear of it. */
+WEIR_MUST_CHECK int weir_throttle_quietly(struct weir_session *s,
+                                          const struct weir_throttle *throttle, uint64_t now_ns,
+                                          struct weir_throttled *out);
+
 /* What the caller is told, of a verdict of that limit. */
 void weir_throttle_tell(const struct weir_session *s, const struct weir_limit *limit,
                         const struct weir_throttle *throttle, struct weir_verdict *verdict,

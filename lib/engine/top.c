@@ -46,28 +46,66 @@ static void tell(struct weir_session *s, const struct weir_top_hit *hit, struct 
     weir_top_describe(s->engine->table, row, hit->key, &words);
 }
 
-void weir_top_tell(struct weir_session *s, const struct weir_plan *plan,
-                   const struct weir_status *statuses, uint64_t now_ns)
+/* What it counts for; 0: it is none that asks for anything. */
+static uint64_t weight_of(const struct weir_item *item, uint64_t distance)
 {
-    uint64_t distance = next_distance(s, now_ns);
+    if (item->charge_count == 0 || item->is_refund)
+        return 0;
+    return item->hits < UINT32_MAX ? distance * item->hits : UINT32_MAX;
+}
+
+static bool is_over(const struct weir_status *status)
+{
+    return status->code == WEIR_CODE_OVER_LIMIT || status->is_shadow;
+}
+
+/* statuses NULL: not known yet. */
+static void tell_all(struct weir_session *s, const struct weir_plan *plan,
+                     const struct weir_status *statuses, uint64_t distance, uint64_t now_ns)
+{
     for (uint32_t i = 0; i < plan->item_count; i++) {
         const struct weir_item *item = &plan->items[i];
-        if (item->charge_count == 0 || item->hits == 0 || item->is_refund)
+        uint64_t weight = weight_of(item, distance);
+        if (weight == 0)
             continue;
         const struct weir_top_hit hit = {
             .key = item->charges[0].key,
-            .weight = item->hits < UINT32_MAX ? distance * item->hits : UINT32_MAX,
+            .weight = weight,
             .random = draw(s),
             .stat = item->stat,
-            .is_over = statuses[i].code == WEIR_CODE_OVER_LIMIT || statuses[i].is_shadow,
+            .is_over = statuses != NULL && is_over(&statuses[i]),
         };
         tell(s, &hit, weir_domain_name(plan->domain), item->descriptor->entries,
              item->descriptor->entry_count, now_ns);
     }
 }
 
-void weir_top_tell_throttle(struct weir_session *s, uint64_t key,
-                            const struct weir_throttle *throttle, bool is_over, uint64_t now_ns)
+void weir_top_tell(struct weir_session *s, const struct weir_plan *plan,
+                   const struct weir_status *statuses, uint64_t now_ns)
+{
+    tell_all(s, plan, statuses, next_distance(s, now_ns), now_ns);
+}
+
+uint32_t weir_top_tell_asked(struct weir_session *s, const struct weir_plan *plan, uint64_t now_ns)
+{
+    uint64_t distance = next_distance(s, now_ns);
+    tell_all(s, plan, NULL, distance, now_ns);
+    return (uint32_t)distance;
+}
+
+void weir_top_tell_over(struct weir_session *s, const struct weir_item *items, uint32_t count,
+                        const struct weir_status *statuses, uint32_t distance, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t weight = weight_of(&items[i], distance);
+        if (weight > 0 && is_over(&statuses[i]))
+            weir_top_add_over(s->engine->table, items[i].charges[0].key, weight, now_ns);
+    }
+}
+
+uint64_t weir_top_tell_throttle(struct weir_session *s, uint64_t key,
+                                const struct weir_throttle *throttle, bool is_over_limit,
+                                uint64_t now_ns)
 {
     uint64_t distance = next_distance(s, now_ns);
     const struct weir_entry entry = {WEIR_STR("key"), throttle->key};
@@ -76,9 +114,10 @@ void weir_top_tell_throttle(struct weir_session *s, uint64_t key,
         .weight =
             throttle->quantity < UINT32_MAX ? distance * (uint64_t)throttle->quantity : UINT32_MAX,
         .random = draw(s),
-        .is_over = is_over,
+        .is_over = is_over_limit,
     };
     tell(s, &hit, WEIR_STR(THROTTLE_DOMAIN), &entry, 1, now_ns);
+    return hit.weight;
 }
 
 /* ---- showing ---- */

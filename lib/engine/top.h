@@ -15,9 +15,17 @@
 /* Tells of a request that was decided.  Only for when the countdown has ended. */
 void weir_top_tell(struct weir_session *s, const struct weir_plan *plan,
                    const struct weir_status *statuses, uint64_t now_ns);
-/* The same for a key of weir_throttle(). */
-void weir_top_tell_throttle(struct weir_session *s, uint64_t key,
-                            const struct weir_throttle *throttle, bool is_over, uint64_t now_ns);
+/* The same for a key of weir_throttle().  Returns for how many hits it stood. */
+uint64_t weir_top_tell_throttle(struct weir_session *s, uint64_t key,
+                                const struct weir_throttle *throttle, bool is_over,
+                                uint64_t now_ns);
+
+/* Tells of a request that is planned, and will be decided elsewhere: that is when its words are
+ * here.  Returns for how many decisions it stands. */
+uint32_t weir_top_tell_asked(struct weir_session *s, const struct weir_plan *plan, uint64_t now_ns);
+/* And once it is decided, of the items that turned out to be over the limit. */
+void weir_top_tell_over(struct weir_session *s, const struct weir_item *items, uint32_t count,
+                        const struct weir_status *statuses, uint32_t distance, uint64_t now_ns);
 
 /* Whether this decision is one to be told. */
 static inline bool weir_top_is_due(struct weir_session *s)

@@ -96,20 +96,27 @@ static bool admit(struct weir_table *table, const struct weir_top_hit *hit, uint
     return true;
 }
 
+/* Where the key has its row; false: nowhere. */
+static bool find_row(const struct weir_table *table, uint64_t key, uint32_t *row)
+{
+    uint32_t line = line_of(table, key);
+    for (*row = line; *row < line + WEIR_LINE_KEYS; ++*row) {
+        if (load_key(table, *row) == key)
+            return true;
+    }
+    return false;
+}
+
 /* Where the key has its row, or gets one; false: nowhere. */
 static bool count_hit(struct weir_table *table, const struct weir_top_hit *hit, uint64_t now_ns,
                       uint32_t *row)
 {
-    uint32_t line = line_of(table, hit->key);
-    for (*row = line; *row < line + WEIR_LINE_KEYS; ++*row) {
-        if (load_key(table, *row) != hit->key)
-            continue;
-        add_to(&table->controls.top[*row].hits, hit->weight, now_ns);
-        if (hit->is_over)
-            add_to(&table->controls.top[*row].over, hit->weight, now_ns);
-        return true;
-    }
-    return admit(table, hit, now_ns, row);
+    if (!find_row(table, hit->key, row))
+        return admit(table, hit, now_ns, row);
+    add_to(&table->controls.top[*row].hits, hit->weight, now_ns);
+    if (hit->is_over)
+        add_to(&table->controls.top[*row].over, hit->weight, now_ns);
+    return true;
 }
 
 uint32_t weir_top_add(struct weir_table *table, const struct weir_top_hit *hit, uint64_t now_ns)
@@ -121,6 +128,13 @@ uint32_t weir_top_add(struct weir_table *table, const struct weir_top_hit *hit, 
     __atomic_store_n(&row->stat, hit->stat, __ATOMIC_RELAXED);
     return __atomic_load_n(&row->described, __ATOMIC_RELAXED) == hit->key ? WEIR_TOP_NOWHERE
                                                                           : number;
+}
+
+void weir_top_add_over(struct weir_table *table, uint64_t key, uint64_t weight, uint64_t now_ns)
+{
+    uint32_t row;
+    if (table->controls.top != NULL && key != 0 && find_row(table, key, &row))
+        add_to(&table->controls.top[row].over, weight, now_ns);
 }
 
 void weir_top_describe(struct weir_table *table, uint32_t row, uint64_t key,

@@ -32,6 +32,8 @@ struct weir_top_hit {
 /* Counts a hit.  Returns the row where words are missing, to be described by who has them; else
  * WEIR_TOP_NOWHERE. */
 uint32_t weir_top_add(struct weir_table *table, const struct weir_top_hit *hit, uint64_t now_ns);
+/* Of hits that were counted before it was known: they were over the limit. */
+void weir_top_add_over(struct weir_table *table, uint64_t key, uint64_t weight, uint64_t now_ns);
 void weir_top_describe(struct weir_table *table, uint32_t row, uint64_t key,
                        const struct weir_key_words *words);
 

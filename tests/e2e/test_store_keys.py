@@ -268,3 +268,55 @@ def test_another_limit_for_a_key_is_in_force_at_once(tmp_path, store):
         assert admin(weir, "/api/v1/key", "DELETE", over="k") == (200, {"cleared": 1}), "what it used before"
         assert admin(weir, "/api/v1/overrides", "DELETE", over="k")[0] == 200
         assert passed(60) == 40
+
+
+# ---- /api/v1/top ----
+
+TOP_RULES = """\
+domain: d
+descriptors:
+  - {key: strict, rate_limit: {unit: day, requests_per_unit: 10, algorithm: sliding_window_log}}
+  - {key: hot, rate_limit: {unit: day, requests_per_unit: 10}}
+  - {key: later, rate_limit: {unit: day, requests_per_unit: 10, consistency: eventual}}
+  - {key: host, rate_limit: {unit: day, requests_per_unit: 10, scope: host}}
+  - {key: watched, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 10}}
+"""
+
+
+def busiest(weir):
+    """{rule or domain: (value, hits, over the limit)}; every key is of another."""
+    rows = admin(weir, "/api/v1/top")[1]["keys"]
+    return {one.get("rule") or one["domain"]: (one["entries"][0]["value"], one["hits"], one["over_limit"]) for one in rows}
+
+
+def hammer(weir):
+    """Each key 15 times, one after the other: so slowly that every decision is told.  Looks and refunds are none."""
+    with Client(weir.address("grpc")) as client, resp(weir) as throttler:
+        for key in ("strict", "hot", "later", "host", "watched"):
+            for _ in range(15):
+                client.ask("d", descriptor((key, "busy")))
+            client.ask("d", descriptor((key, "busy"), hits=0))
+        for _ in range(15):
+            throttler.execute_command("CL.THROTTLE", "busy", 9, 1, 86400)
+        throttler.execute_command("CL.THROTTLE", "busy", 9, 1, 86400, 0)
+
+
+def test_the_busiest_keys_are_listed_whoever_decides(tmp_path, store):
+    """By the store, by leases, by refusals that are remembered, by the table."""
+    with Service(tmp_path, TOP_RULES, flags=("--store", store.url, *EXACT, "--store-prefix", "top:"), listeners=ALL) as weir:
+        hammer(weir)
+        names = [f"d.{key}" for key in ("strict", "hot", "later", "host", "watched")] + ["CL.THROTTLE"]
+        # A service that is asked in quick succession draws lots; what it lists then is about right.
+        for name, (value, hits, over) in busiest(weir).items():
+            assert value == "busy" and 10 <= hits <= 20 and 3 <= over <= 7, (name, hits, over)
+        assert sorted(busiest(weir)) == sorted(names)
+
+
+@pytest.mark.parametrize("policy, over", [("local", 5), ("closed", 15), ("open", 0)])
+def test_the_busiest_keys_are_listed_without_the_store_too(tmp_path, policy, over):
+    server = Server(tmp_path / "redis", is_started=False)
+    with serve(tmp_path, server.url, "--on-store-error", policy, rules=TOP_RULES) as weir:
+        hammer(weir)
+        for name in ("d.strict", "d.hot", "CL.THROTTLE"):
+            value, hits, refused = busiest(weir)[name]
+            assert value == "busy" and 10 <= hits <= 20 and abs(refused - over) <= 4, (name, hits, refused)
