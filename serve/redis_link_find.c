@@ -119,6 +119,8 @@ static void tell_lost(struct weir_redis_link *link, const struct weir_redis_serv
 {
     struct weir_str reason = weir_str_of(
         err == WEIR_ERR_NOT_FOUND ? "it knows no master of that name" : weir_strerror(err));
+    if (err == WEIR_ERR_STORE_AWAY && asked->why_away[0] != '\0')
+        reason = weir_str_of(asked->why_away); /* which it said when it was greeted, perhaps */
     if (answer != NULL && answer->nodes[0].type == WEIR_REDIS_ERROR)
         reason = weir_redis_node_str(answer->reader, &answer->nodes[0]);
     if (!link->finder.is_told && link->log != NULL)

@@ -107,7 +107,7 @@ struct weir_redis_server {
     bool is_probing;   /* a probe is owed */
     bool is_away;      /* as was last told */
     bool has_keys;     /* calls go here */
-    bool is_sentinel;  /* knows nothing of users, databases, scripts */
+    bool is_sentinel;  /* has a login of its own; knows nothing of databases, scripts */
     bool is_listed;    /* in the map that is being applied */
     bool cannot_load;  /* nor with the other way: what is there must do */
     struct weir_redis_address address;

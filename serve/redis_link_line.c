@@ -320,12 +320,12 @@ static int on_feed(void *ctx, const uint8_t *bytes, size_t len)
 
 static void on_up(void *ctx)
 {
-    static const struct weir_redis_url sentinels = {0};
     struct weir_redis_line *line = ctx;
     struct weir_redis_server *server = line->server;
     uint64_t now_ns = weir_redis_now();
-    line->greetings =
-        weir_redis_put_greeting(&line->out, server->is_sentinel ? &sentinels : &server->link->url);
+    line->greetings = server->is_sentinel
+                          ? weir_redis_put_sentinel_greeting(&line->out, &server->link->url)
+                          : weir_redis_put_greeting(&line->out, &server->link->url);
     for (uint32_t i = 0; i < line->greetings; i++)
         owe(line, OWED_GREETING, NULL, now_ns);
     if (server->has_keys)

@@ -127,6 +127,8 @@ void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
 static void trip(struct weir_redis_server *server, const char *why)
 {
     if (!server->has_keys) {
+        snprintf(server->why_away, sizeof(server->why_away), "%s",
+                 why); /* for who wanted to know */
         lose_waiting(server);
         return;
     }

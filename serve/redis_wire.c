@@ -204,8 +204,9 @@ static int ask_sentinel(struct weir_redis_wire *wire, const struct weir_redis_ho
     if (err != 0)
         return err;
     weir_buf_init(&out, 4096);
+    uint32_t greetings = weir_redis_put_sentinel_greeting(&out, &wire->url);
     weir_redis_put_command(&out, args, 3);
-    err = converse(wire, &out, 1);
+    err = converse(wire, &out, greetings + 1);
     weir_buf_fini(&out);
     if (err == 0 && is_error(wire))
         return say_error(wire);

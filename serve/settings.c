@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "store/redis/url.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -193,10 +194,17 @@ void weir_settings_fini(struct weir_settings *settings)
 const char *weir_settings_shown(const char *url, char *room, size_t room_len)
 {
     const char *begin = strstr(url, "://");
-    const char *at = begin != NULL ? strrchr(begin, '@') : NULL;
-    if (at == NULL)
+    const char *query = weir_redis_url_sentinel_login(url);
+    const char *end = query != NULL ? query : url + strlen(url);
+    const char *at = begin != NULL ? memrchr(begin, '@', (size_t)(end - begin)) : NULL;
+    if (at == NULL && query == NULL)
         return url;
-    snprintf(room, room_len, "%.*s(hidden)%s", (int)(begin + 3 - url), url, at);
+    int len = 0;
+    if (at != NULL)
+        len = snprintf(room, room_len, "%.*s(hidden)", (int)(begin + 3 - url), url);
+    if ((size_t)len < room_len)
+        snprintf(room + len, room_len - (size_t)len, "%.*s%s", (int)(end - (at ? at : url)),
+                 at ? at : url, query != NULL ? "?(hidden)" : "");
     return room;
 }
 

@@ -107,7 +107,8 @@ static void set_statsd(struct weir_settings *settings, char *const *environment)
                       "USE_STATSD in the environment"); /* STATSD_PROTOCOL comes after us */
 }
 
-/* Adds what may stand before the @ of a URL: all but what needs no encoding is encoded. */
+/* Adds what may stand before the @ of a URL, or behind its ?: all but what needs no encoding is
+ * encoded. */
 static void add_encoded(char text[TEXT_LEN], const char *secret)
 {
     size_t len = strlen(text);
@@ -116,7 +117,26 @@ static void add_encoded(char text[TEXT_LEN], const char *secret)
         len += (size_t)snprintf(text + len, TEXT_LEN - len, is_plain ? "%c" : "%%%02X",
                                 (unsigned char)*secret);
     }
-    snprintf(text + len, TEXT_LEN - len, "@");
+}
+
+static void add_plain(char text[TEXT_LEN], const char *more)
+{
+    size_t len = strlen(text);
+    snprintf(text + len, TEXT_LEN - len, "%s", more);
+}
+
+/* REDIS_SENTINEL_AUTH: [user:]password */
+static void add_sentinel_login(char text[TEXT_LEN], const char *auth)
+{
+    const char *colon = strchr(auth, ':');
+    add_plain(text, "?sentinel_password=");
+    add_encoded(text, colon != NULL ? colon + 1 : auth);
+    if (colon == NULL)
+        return;
+    char user[TEXT_LEN];
+    snprintf(user, sizeof(user), "%.*s", (int)(colon - auth), auth);
+    add_plain(text, "&sentinel_user=");
+    add_encoded(text, user);
 }
 
 /* REDIS_URL to a URL of ours: there it is an address, whose meaning others say; with a sentinel it
@@ -126,6 +146,7 @@ static void set_store(struct weir_settings *settings, char *const *environment)
     const char *url = get(environment, "REDIS_URL"), *type = get(environment, "REDIS_TYPE");
     const char *socket = get(environment, "REDIS_SOCKET_TYPE");
     const char *auth = get(environment, "REDIS_AUTH");
+    const char *sentinel_auth = get(environment, "REDIS_SENTINEL_AUTH");
     char text[TEXT_LEN];
     bool is_cluster = type != NULL && strcasecmp(type, "cluster") == 0;
     bool is_sentinel = type != NULL && strcasecmp(type, "sentinel") == 0;
@@ -142,17 +163,21 @@ static void set_store(struct weir_settings *settings, char *const *environment)
                  is_cluster    ? "-cluster"
                  : is_sentinel ? "-sentinel"
                                : "");
-        if (auth != NULL)
+        if (auth != NULL) {
             add_encoded(text, auth);
+            add_plain(text, "@");
+        }
         size_t len = strlen(text);
         if (is_sentinel && comma != NULL)
             snprintf(text + len, sizeof(text) - len, "%.*s@%s", (int)(comma - url), url, comma + 1);
         else
             snprintf(text + len, sizeof(text) - len, "%s", url);
+        if (is_sentinel && sentinel_auth != NULL)
+            add_sentinel_login(text, sentinel_auth);
     }
     weir_settings_set(settings, WEIR_SETTING_NUMBER_store, text,
-                      "REDIS_URL, REDIS_TYPE, REDIS_SOCKET_TYPE, REDIS_AUTH and REDIS_TLS in the "
-                      "environment");
+                      "REDIS_URL, REDIS_TYPE, REDIS_SOCKET_TYPE, REDIS_AUTH, REDIS_SENTINEL_AUTH "
+                      "and REDIS_TLS in the environment");
 }
 
 static void set_named(struct weir_settings *settings, char *const *environment, size_t number,

@@ -5,6 +5,7 @@
         cluster.masters[0].kill()               # its replica takes over: cluster.wait_for_successor(0)
     with Sentinels(folder) as sentinels:        # 1 master, 2 replicas, 3 sentinels
         sentinels.url                           # redis-sentinel://...
+    with Sentinels(folder, login="user:password"):      # of an ACL of the sentinels' own; or only "password"
 
 Made by hand rather than by `redis-cli --cluster`, which waits whole seconds where we look.
 SPDX-License-Identifier: Apache-2.0
@@ -13,6 +14,7 @@ import contextlib
 import secrets
 import subprocess
 import time
+import urllib.parse
 
 import redis
 from redis_rig import Group, Server, wait_for, with_replicas
@@ -122,7 +124,8 @@ class Sentinels(Group):
 
     NAME, COUNT = "weir", 3
 
-    def make(self, folder, replicas=2, settings=()):
+    def make(self, folder, replicas=2, settings=(), login=None):
+        self.user, _, self.password = login.rpartition(":") if login else (None, None, None)
         self.master, self.replicas = with_replicas(self.stack, folder, replicas, *settings)
         self.servers = [self.master, *self.replicas]
         self.members = [(free_port(), secrets.token_hex(20)) for _ in range(self.COUNT)]
@@ -140,14 +143,25 @@ class Sentinels(Group):
         lines += [f"sentinel known-sentinel {self.NAME} 127.0.0.1 {other} {name}"
                   for other, name in self.members if other != port]
         lines += [f"sentinel known-replica {self.NAME} 127.0.0.1 {one.port}" for one in self.replicas]
+        lines += self._login_lines()
         (folder / "sentinel.conf").write_text("\n".join(lines) + "\n")
         process = subprocess.Popen(["redis-server", folder / "sentinel.conf", "--sentinel"], stdin=subprocess.DEVNULL)
         self.stack.callback(process.wait)
         self.stack.callback(process.kill)
         wait_for(redis.Redis(port=port), process)
 
+    def _login_lines(self):
+        """Whoever asks a sentinel says this first; so do other sentinels."""
+        if self.password is None:
+            return []
+        lines = [f"sentinel sentinel-pass {self.password}"]
+        if not self.user:
+            return [*lines, f"requirepass {self.password}"]
+        return [*lines, f"sentinel sentinel-user {self.user}", "user default off",
+                f"user {self.user} on >{self.password} allchannels +@all"]
+
     def ask(self, i, *command):
-        with redis.Redis(port=self.members[i][0]) as client:
+        with redis.Redis(port=self.members[i][0], username=self.user or None, password=self.password) as client:
             return client.execute_command("SENTINEL", *command)
 
     def _is_settled(self):
@@ -155,7 +169,13 @@ class Sentinels(Group):
 
     @property
     def url(self):
-        return f"redis-sentinel://{self.NAME}@" + ",".join(f"127.0.0.1:{port}" for port, _ in self.members)
+        return f"redis-sentinel://{self.NAME}@" + ",".join(f"127.0.0.1:{port}" for port, _ in self.members) + self._query()
+
+    def _query(self):
+        if self.password is None:
+            return ""
+        words = {"sentinel_password": self.password, **({"sentinel_user": self.user} if self.user else {})}
+        return "?" + urllib.parse.urlencode(words)
 
     def current(self):
         """The server that the sentinels say is the master."""

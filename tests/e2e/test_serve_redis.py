@@ -19,6 +19,7 @@ import redis
 
 import http_rig
 from redis_rig import Server
+from redis_topologies import Sentinels
 from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, request
 from service import ROOT, WEIR, Service, wait_until
 from test_serve_tls import Authority
@@ -540,6 +541,8 @@ def test_settings_of_envoyproxy_ratelimit_name_the_store(tmp_path, own_store):
     ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "REDIS_TLS": "true"}, "rediss://h:1"),
     ({"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_SOCKET_TYPE": "tcp"}, "redis-cluster://a:1,b:2"),
     ({"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp"}, "redis-sentinel://(hidden)@a:1,b:2"),
+    ({"REDIS_URL": "main,a:1", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp", "REDIS_SENTINEL_AUTH": "me:s@secret"},
+     "redis-sentinel://(hidden)@a:1?(hidden)"),
     ({"REDIS_URL": "h:1", "REDIS_AUTH": "me:secret", "REDIS_SOCKET_TYPE": "tcp"}, "redis://(hidden)@h:1"),
     ({"REDIS_URL": "rediss://u:secret@h:1"}, "rediss://(hidden)@h:1"),
     ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "WEIR_STORE": "local"}, "local"),
@@ -556,6 +559,29 @@ def test_the_last_answer_of_a_connection_comes_before_its_end(pair, version):
         connection.sendall(f"POST /json HTTP/{version}\r\nHost: x\r\nConnection: close\r\n"
                            f"Content-Length: {len(text)}\r\n\r\n{text}".encode())
         assert http_rig.read_all(connection).startswith(b"HTTP/1.1 429")
+
+
+@pytest.mark.parametrize("login", ["only@pass/word?", "watcher:p&s=s"])
+def test_sentinels_with_a_password_of_their_own(tmp_path, login):
+    """By requirepass and by an ACL: the service finds its master, and so does `weir rules`.  Without it, or with a wrong
+    one, it does not, and says what the Sentinel said."""
+    with Sentinels(tmp_path / "redis", replicas=0, login=login) as sentinels:
+        with serve(tmp_path, sentinels.url, *PATIENT) as weir:
+            wait_until(lambda: told(weir)["health"] == "up", "the master")
+            assert [ask_json(weir, "quiet", "s", hits=20), ask_json(weir, "quiet", "s")] == [200, 429]
+            assert told(weir)["asked_total"] == 2 and told(weir)["fallback_local_total"] == 0
+            assert told(weir)["store"] == sentinels.url.partition("?")[0].replace("weir@", "(hidden)@") + "?(hidden)"
+            assert not any("word" in line or "s%3Ds" in line for line in weir.lines)
+        listed = subprocess.run([WEIR, "rules", "list", "--store", sentinels.url], capture_output=True, text=True, check=False)
+        assert listed.returncode == 0, listed.stderr
+        for number, url in enumerate((sentinels.url.partition("?")[0], sentinels.url.replace("sentinel_password=", "sentinel_password=x"))):
+            with serve(tmp_path, url, name=f"stranger{number}") as weir:
+                weir.wait_for("store_unknown")
+                reasons = [one["reason"] for one in weir.events() if one["event"] == "store_unknown"]
+                assert all(re.match("NOAUTH|WRONGPASS", reason) for reason in reasons), reasons
+                assert told(weir)["health"] == "away" and ask_json(weir, "closed", "k") == 429
+            said = subprocess.run([WEIR, "rules", "list", "--store", url], capture_output=True, text=True, check=False)
+            assert said.returncode == 3 and re.search("NOAUTH|WRONGPASS", said.stderr), said.stderr
 
 
 def test_tls_to_the_store_with_a_certificate_of_ours(tmp_path):
@@ -579,6 +605,8 @@ def test_tls_to_the_store_with_a_certificate_of_ours(tmp_path):
 
 @pytest.mark.parametrize("flags, words", [
     (["--store", "http://x"], "a store is redis://"),
+    (["--store", "redis://x:65536"], "the port of a host is not a number from 1 to 65535"),
+    (["--store", "redis-sentinel://m@x?sentinel_user=u"], "sentinel_password=PASSWORD"),
     (["--store", "redis://x", "--store-prefix", "a{b"], "brace"),
     (["--store", "redis://x", "--on-store-error", "maybe"], "local|open|closed"),
 ])

@@ -21,8 +21,13 @@ static const char *read(const char *text)
         return line;
     }
     int len = snprintf(line, sizeof(line), "%d%s user=%.*s password=%.*s db=%u master=%.*s",
-                       (int)url.topology, url.is_tls ? "s" : "", (int)url.user_len, url.user,
-                       (int)url.password_len, url.password, url.database, WEIR_STR_ARG(url.master));
+                       (int)url.topology, url.is_tls ? "s" : "", (int)url.login.user_len,
+                       url.login.user, (int)url.login.password_len, url.login.password,
+                       url.database, WEIR_STR_ARG(url.master));
+    if (url.sentinel_login.password_len > 0)
+        len += snprintf(line + len, sizeof(line) - (size_t)len, " sentinel=%.*s:%.*s",
+                        (int)url.sentinel_login.user_len, url.sentinel_login.user,
+                        (int)url.sentinel_login.password_len, url.sentinel_login.password);
     for (uint32_t i = 0; i < url.host_count; i++)
         len += snprintf(line + len, sizeof(line) - (size_t)len, " %.*s|%u",
                         WEIR_STR_ARG(url.hosts[i].name), url.hosts[i].port);
@@ -58,6 +63,32 @@ static void several_servers(void **state)
                         "2 user= password= db=1 master=mymaster a|26379 b|2");
     assert_string_equal(read("rediss-sentinel://u:p@m@a"),
                         "2s user=u password=p db=0 master=m a|26379");
+}
+
+static void sentinels_have_a_login_of_their_own(void **state)
+{
+    (void)state;
+    assert_string_equal(read("redis-sentinel://m@a:1?sentinel_password=x%3fy"),
+                        "2 user= password= db=0 master=m sentinel=:x?y a|1");
+    assert_string_equal(
+        read("redis-sentinel://u:p?q@m@a:1,b/3?sentinel_user=me&sentinel_password=s@/:%26"),
+        "2 user=u password=p?q db=3 master=m sentinel=me:s@/:& a|1 b|26379");
+    assert_string_equal(read("rediss-sentinel://m@a?sentinel_password=p&sentinel_user=u"),
+                        "2s user= password= db=0 master=m sentinel=u:p a|26379");
+    static const char *const bad[] = {
+        "redis-sentinel://m@a?sentinel_user=u",
+        "redis-sentinel://m@a?sentinel_password=",
+        "redis-sentinel://m@a?sentinel_passwd=p",
+        "redis-sentinel://m@a?sentinel_password=%4",
+        "redis-sentinel://m@a?sentinel_password=p&more=1",
+        "redis://a?sentinel_password=hunter2",
+        "redis-cluster://a?sentinel_password=p",
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        if (strncmp(read(bad[i]), "! ", 2) != 0 || strstr(read(bad[i]), "sentinel_") == NULL ||
+            strstr(read(bad[i]), "hunter2") != NULL)
+            fail_msg("'%s' is '%s'", bad[i], read(bad[i]));
+    }
 }
 
 static void what_is_wrong_is_said(void **state)
@@ -166,16 +197,36 @@ static void the_greeting_says_who_and_where(void **state)
     }
 }
 
+static void sentinels_are_greeted_by_their_own_login(void **state)
+{
+    (void)state;
+    struct weir_redis_url url;
+    struct weir_buf buf;
+    char why[256];
+    weir_buf_init(&buf, 4096);
+    assert_int_equal(weir_redis_url_parse(
+                         &url,
+                         WEIR_STR("redis-sentinel://u:p@m@a/7?sentinel_user=w&sentinel_password=s"),
+                         why, sizeof(why)),
+                     0);
+    assert_int_equal(weir_redis_put_sentinel_greeting(&buf, &url), 2);
+    weir_buf_add_char(&buf, '\0');
+    assert_string_equal(buf.ptr, "*3\r\n$4\r\nAUTH\r\n$1\r\nw\r\n$1\r\ns\r\n*1\r\n$4\r\nPING\r\n");
+    weir_buf_fini(&buf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_server),
         cmocka_unit_test(several_servers),
+        cmocka_unit_test(sentinels_have_a_login_of_their_own),
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(a_bad_port_is_called_that),
         cmocka_unit_test(secrets_are_not_repeated),
         cmocka_unit_test(every_maximum_is_kept),
         cmocka_unit_test(the_greeting_says_who_and_where),
+        cmocka_unit_test(sentinels_are_greeted_by_their_own_login),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

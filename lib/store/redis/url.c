@@ -106,16 +106,36 @@ static bool read_secret(struct weir_str text, char out[static WEIR_REDIS_SECRET_
 }
 
 /* [user:]password */
-static bool read_credentials(struct weir_redis_url *url, struct weir_str text)
+static bool read_credentials(struct weir_redis_login *login, struct weir_str text)
 {
     const char *colon = find(text, ':');
     struct weir_str password = text;
     if (colon != NULL) {
-        if (!read_secret(before(text, colon), url->user, &url->user_len))
+        if (!read_secret(before(text, colon), login->user, &login->user_len))
             return false;
         password = after(text, (size_t)(colon + 1 - text.ptr));
     }
-    return read_secret(password, url->password, &url->password_len) && url->password_len > 0;
+    return read_secret(password, login->password, &login->password_len) && login->password_len > 0;
+}
+
+/* sentinel_user=USER&sentinel_password=PASSWORD, in any order. */
+static bool read_sentinel_login(struct weir_redis_login *login, struct weir_str text)
+{
+    static const struct weir_str user = {.ptr = "sentinel_user=", .len = 14},
+                                 password = {.ptr = "sentinel_password=", .len = 18};
+    while (text.len > 0) {
+        const char *end = find(text, '&');
+        struct weir_str one = end != NULL ? before(text, end) : text;
+        bool is_fine = false;
+        if (weir_str_starts(one, user))
+            is_fine = read_secret(after(one, user.len), login->user, &login->user_len);
+        else if (weir_str_starts(one, password))
+            is_fine = read_secret(after(one, password.len), login->password, &login->password_len);
+        if (!is_fine)
+            return false;
+        text = after(text, end != NULL ? one.len + 1 : one.len);
+    }
+    return login->password_len > 0;
 }
 
 /* host, host:port, [IPv6], [IPv6]:port.  NULL, or what is wrong with it. */
@@ -176,7 +196,7 @@ static int read_master(struct weir_redis_url *url, struct weir_str *authority,
     url->master = first ? after(name, (size_t)(first + 1 - name.ptr)) : name;
     if (url->master.len == 0)
         return refuse(to, "the master's name is empty");
-    if (first && !read_credentials(url, before(name, first)))
+    if (first && !read_credentials(&url->login, before(name, first)))
         return refuse(to, "user and password are not as they should be");
     *authority = hosts;
     return 0;
@@ -191,7 +211,7 @@ static int read_authority(struct weir_redis_url *url, struct weir_str authority,
             return err;
     } else {
         const char *at = find_last(authority, '@');
-        if (at != NULL && !read_credentials(url, before(authority, at)))
+        if (at != NULL && !read_credentials(&url->login, before(authority, at)))
             return refuse(to, "user and password are not as they should be");
         if (at != NULL)
             authority = after(authority, (size_t)(at + 1 - authority.ptr));
@@ -212,6 +232,29 @@ static bool read_unix(struct weir_redis_url *url, struct weir_str text)
     return true;
 }
 
+/* A password may hold any other '?'. */
+#define SENTINEL_LOGIN "?sentinel_"
+
+const char *weir_redis_url_sentinel_login(const char *text)
+{
+    return strstr(text, SENTINEL_LOGIN);
+}
+
+/* What stands behind the address, and takes it off. */
+static int read_query(struct weir_redis_url *url, struct weir_str *text, const struct complaint *to)
+{
+    const char *query = memmem(text->ptr, text->len, SENTINEL_LOGIN, sizeof(SENTINEL_LOGIN) - 1);
+    if (query == NULL)
+        return 0;
+    if (url->topology != WEIR_REDIS_SENTINEL)
+        return refuse(to, "only redis-sentinel:// has a sentinel_user and a sentinel_password");
+    if (!read_sentinel_login(&url->sentinel_login, after(*text, (size_t)(query + 1 - text->ptr))))
+        return refuse(to, "behind the ? there is sentinel_password=PASSWORD, and with it "
+                          "sentinel_user=USER");
+    *text = before(*text, query);
+    return 0;
+}
+
 static int parse(struct weir_redis_url *url, struct weir_str text, const struct complaint *to)
 {
     if (read_unix(url, text))
@@ -225,6 +268,9 @@ static int parse(struct weir_redis_url *url, struct weir_str text, const struct 
     url->topology = schemes[scheme].topology;
     url->is_tls = schemes[scheme].is_tls;
     text = after(text, schemes[scheme].scheme.len);
+    int err = read_query(url, &text, to);
+    if (err != 0)
+        return err;
     const char *slash = find_last(text, '/');
     if (slash != NULL && slash + 1 < text.ptr + text.len) {
         struct weir_str database = after(text, (size_t)(slash + 1 - text.ptr));
@@ -246,18 +292,29 @@ int weir_redis_url_parse(struct weir_redis_url *out, struct weir_str text, char 
     return err;
 }
 
+/* Returns how many commands there were. */
+static uint32_t put_login(struct weir_buf *out, const struct weir_redis_login *login)
+{
+    struct weir_str args[3] = {WEIR_STR("AUTH")};
+    uint32_t count = 1;
+    if (login->password_len == 0)
+        return 0;
+    if (login->user_len > 0)
+        args[count++] = (struct weir_str){.ptr = login->user, .len = login->user_len};
+    args[count++] = (struct weir_str){.ptr = login->password, .len = login->password_len};
+    weir_redis_put_command(out, args, count);
+    return 1;
+}
+
+static uint32_t put_ping(struct weir_buf *out)
+{
+    weir_redis_put_command(out, (const struct weir_str[]){WEIR_STR("PING")}, 1);
+    return 1;
+}
+
 uint32_t weir_redis_put_greeting(struct weir_buf *out, const struct weir_redis_url *url)
 {
-    uint32_t commands = 0;
-    if (url->password_len > 0) {
-        struct weir_str args[3] = {WEIR_STR("AUTH")};
-        uint32_t count = 1;
-        if (url->user_len > 0)
-            args[count++] = (struct weir_str){.ptr = url->user, .len = url->user_len};
-        args[count++] = (struct weir_str){.ptr = url->password, .len = url->password_len};
-        weir_redis_put_command(out, args, count);
-        commands++;
-    }
+    uint32_t commands = put_login(out, &url->login);
     if (url->database > 0) {
         char number[16];
         int len = snprintf(number, sizeof(number), "%u", (unsigned)url->database);
@@ -265,6 +322,11 @@ uint32_t weir_redis_put_greeting(struct weir_buf *out, const struct weir_redis_u
         weir_redis_put_command(out, args, 2);
         commands++;
     }
-    weir_redis_put_command(out, (const struct weir_str[]){WEIR_STR("PING")}, 1);
-    return commands + 1;
+    return commands + put_ping(out);
+}
+
+uint32_t weir_redis_put_sentinel_greeting(struct weir_buf *out, const struct weir_redis_url *url)
+{
+    uint32_t commands = put_login(out, &url->sentinel_login);
+    return commands + put_ping(out);
 }
