@@ -254,7 +254,7 @@ static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answ
         give_up(part, WEIR_ERR_STORE);
         return true;
     }
-    weir_ask_part_leases(part);
+    weir_ask_part_leases(part, answer);
     part->count = weir_redis_request_settle(r, part->from, part->count);
     if (part->count == 0)
         return true;
@@ -271,6 +271,7 @@ void weir_ask_part_done(struct weir_ask_part *part, int err)
     struct weir_ask_flight *flight = ask->flight;
     if (--ask->parts_left > 0)
         return;
+    ask->flight = NULL; /* it may be heard of again when that is another's */
     weir_ask_finish(ask);
     if (flight != NULL)
         weir_ask_lease_landed(asks->leases, flight, err);
@@ -284,6 +285,7 @@ static void call_done(struct weir_redis_ask *call, int err, const struct weir_re
         give_up(part, err);
     } else if (!read_answer(part, answer)) {
         weir_ask_add(ask->asks, WEIR_ASK_COUNT_AGAIN, 1);
+        call->since_ns = call->begun_ns; /* whoever waits does so since then */
         weir_redis_link_ask(ask->asks->link, call);
         return;
     }
@@ -318,7 +320,10 @@ void weir_ask_make_parts(struct weir_ask *ask)
         if (i + 1 < r->count && goes_with_next(r, i, is_one))
             continue;
         ask->parts[ask->part_count++] = (struct weir_ask_part){
-            .sent = {.call = {.key = r->counters[from].key, .put = put, .done = call_done},
+            .sent = {.call = {.key = r->counters[from].key,
+                              .put = put,
+                              .done = call_done,
+                              .since_ns = ask->since_ns},
                      .asks = ask->asks},
             .ask = ask,
             .from = from,
@@ -327,6 +332,7 @@ void weir_ask_make_parts(struct weir_ask *ask)
         };
         struct weir_ask_part *part = &ask->parts[ask->part_count - 1];
         part->sent.call.late_tag = weir_ask_tag(part, WEIR_TAG_PART);
+        part->sent.call.needs_replicas = weir_ask_lease_wishes(part);
         ask->parts_left++;
         if (r->owners[from].is_compat)
             weir_ask_compat_part(part, ask->decided_ns);

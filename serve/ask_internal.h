@@ -67,6 +67,7 @@ struct weir_ask_expire {
 };
 
 struct weir_ask_leases; /* serve/ask_lease.h */
+struct weir_ask_waits;  /* serve/ask_lease_wait.h */
 struct weir_ask_flight;
 
 struct weir_ask {
@@ -87,7 +88,8 @@ struct weir_ask {
     uint32_t cleared;                   /* for it */
     struct weir_ask_flight *flight;     /* others may wait for its call; NULL: they do not */
     struct weir_ask *behind;            /* the next of those that wait, where it is one */
-    size_t large_bytes;                 /* of memory beside the block; 0: none */
+    uint64_t since_ns;  /* it waits, which its deadline is counted from; 0: since it is asked for */
+    size_t large_bytes; /* of memory beside the block; 0: none */
     struct weir_ask_large *large;
 };
 
@@ -133,6 +135,7 @@ struct weir_asks {
     _Atomic uint64_t counts[WEIR_ASK_COUNTS];
     struct weir_redis_planner planner;
     struct weir_ask_leases *leases;
+    struct weir_ask_waits *waits;
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX]; /* of who is told now */
     struct weir_limit limits[WEIR_CHARGES_MAX];        /* shares of who is decided now */
 };

@@ -92,6 +92,8 @@ void weir_ask_return(struct weir_ask_return *sent, void (*finish)(struct weir_as
 {
     sent->call.done = returned;
     sent->call.late_tag = 0;
+    sent->call.since_ns = 0;
+    sent->call.needs_replicas = false;
     sent->finish = finish;
     weir_ask_add(sent->asks, WEIR_ASK_COUNT_RETURNED, 1);
     weir_redis_link_ask(sent->asks->link, &sent->call);
@@ -240,7 +242,7 @@ void weir_ask_part_late(void *ctx, int err, const struct weir_redis_answer *answ
     } else if (weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count,
                                       r->counters + part->from, part->count,
                                       &part->decided_ns) == 0) {
-        weir_ask_part_leases(part);
+        weir_ask_part_leases(part, answer);
         part->size = part->count;
         part->tries = 0;
         if (set_right(part))

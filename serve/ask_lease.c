@@ -4,7 +4,8 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/str.h"
-#include "net/alarm.h"
+#include "serve/ask_lease_held.h"
+#include "serve/ask_lease_wait.h"
 #include "store/lease.h"
 #include "store/lease_board.h"
 #include "store/lease_pace.h"
@@ -16,13 +17,6 @@
 /* Powers of 2. */
 #define PACES 4096u
 #define FLIGHTS 1024u
-#define HELD 512u
-
-#define PROBES 8u /* places where a lease may be held */
-
-#define NAME_MAX 320u
-#define IDLE_NS (WEIR_NS_PER_S / 10)
-#define LOOK_EVERY_NS (WEIR_NS_PER_S / 20)
 
 /* One call about a counter, and who waits for it. */
 struct weir_ask_flight {
@@ -31,31 +25,17 @@ struct weir_ask_flight {
     uint64_t demand; /* hits of those that wait */
 };
 
-/* A lease that this worker has asked for, to be given back should nobody use it. */
-struct held {
-    uint64_t key; /* 0: nothing */
-    uint64_t mark;
-    uint64_t since_ns; /* of the boot: when its tokens were seen to change */
-    uint32_t seen;     /* so many were there then */
-    uint32_t name_len;
-    struct weir_limit limit;
-    char name[NAME_MAX];
-};
-
 struct weir_ask_leases {
     struct weir_redis_leaser leaser; /* first: who plans has this */
     struct weir_asks *asks;
     struct weir_lease_paces *paces;
-    uint64_t store;          /* its name: who asks another one may use the same table */
-    struct weir_alarm alarm; /* set while anything is held */
-    uint64_t trip_ns;        /* how long the last call took */
-    uint32_t held_count;
+    struct weir_ask_held *held;
+    uint64_t store;   /* its name: who asks another one may use the same table */
+    uint64_t trip_ns; /* how long the last call took */
     struct weir_ask_flight flights[FLIGHTS];
-    struct held held[HELD];
 };
 
-static void answered(struct weir_ask_leases *leases, uint64_t key,
-                     const struct weir_redis_counter *counter, uint64_t sent_ns);
+static void answered(struct weir_ask_leases *leases, struct weir_ask_grant *grant);
 
 /* A call for which nobody waits.  Its counter's name lies behind it. */
 struct errand {
@@ -73,8 +53,8 @@ static struct weir_ask_leases *leases_of(struct weir_redis_leaser *leaser)
     return (struct weir_ask_leases *)leaser;
 }
 
-static struct weir_lease_at lease_at(const struct weir_ask_leases *leases, uint64_t key,
-                                     const struct weir_limit *limit, uint64_t boot_ns)
+struct weir_lease_at weir_ask_lease_at(const struct weir_ask_leases *leases, uint64_t key,
+                                       const struct weir_limit *limit, uint64_t boot_ns)
 {
     return (struct weir_lease_at){
         .table = leases->asks->worker->engine->table,
@@ -111,7 +91,8 @@ static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge,
 {
     struct weir_ask_leases *leases = leases_of(leaser);
     /* Now, and not when the turn began: see store/lease.h. */
-    struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
+    struct weir_lease_at at =
+        weir_ask_lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
     struct weir_lease_taken taken = weir_lease_take(&at, charge->hits);
     if (taken.said == WEIR_LEASE_NONE)
         return false;
@@ -149,6 +130,21 @@ static void wish(struct weir_redis_leaser *leaser, const struct weir_charge *cha
     wish_for(leases_of(leaser), charge->key, 0, counter);
 }
 
+bool weir_ask_lease_wishes(const struct weir_ask_part *part)
+{
+    struct weir_redis_request *r = &part->ask->request;
+    uint64_t tokens = 0;
+    for (uint32_t i = part->from; i < part->from + part->count; i++) {
+        struct weir_redis_counter *counter = &r->counters[i];
+        if (counter->op != WEIR_OP_LEASE)
+            continue;
+        if (!weir_ask_lease_is_useful(part->ask->asks, counter->key))
+            counter->wish.tokens = counter->wish.sure = 0;
+        tokens += counter->wish.tokens;
+    }
+    return tokens > 0;
+}
+
 /* ---- calls about one counter ---- */
 
 static struct weir_ask_flight *flight_of(struct weir_ask_leases *leases, uint64_t key)
@@ -176,11 +172,18 @@ static bool is_one_lease(const struct weir_ask *ask)
     return ask->request.count == 1 && ask->request.counters[0].op == WEIR_OP_LEASE;
 }
 
+/* Else there is nothing to be had but what each asks for itself. */
+static bool is_useful(const struct weir_ask *ask)
+{
+    return weir_ask_lease_is_useful(ask->asks, ask->request.counters[0].key);
+}
+
 bool weir_ask_lease_parks(struct weir_ask_leases *leases, struct weir_ask *ask)
 {
-    if (!is_one_lease(ask))
+    if (!is_one_lease(ask) || !is_useful(ask))
         return false;
     struct weir_charge *charge = charge_of(ask);
+    ask->since_ns = weir_redis_now();
     ask->flight = take_off(leases, charge->key);
     struct weir_ask_flight *flight = flight_of(leases, charge->key);
     /* Who waits for another's call may have to wait for one more.  Where calls are slow, the
@@ -229,6 +232,8 @@ void weir_ask_lease_landed(struct weir_ask_leases *leases, struct weir_ask_fligh
             weir_ask_fail(ask);
         } else if (decide(&leases->leaser, charge_of(ask), &is_low)) {
             weir_ask_finish(ask);
+        } else if (!is_useful(ask)) {
+            weir_ask_launch(ask);
         } else {
             fly_on(leases, flight, ask);
             return;
@@ -261,13 +266,20 @@ static void end(struct errand *errand, int err, const struct weir_redis_answer *
     if (err == 0)
         err = weir_redis_answer_read(answer->reader, answer->nodes, answer->node_count, counter, 1,
                                      &decided_ns);
-    if (err == 0 && counter->op == WEIR_OP_LEASE)
-        answered(leases, errand->key, counter, errand->sent_ns);
-    else if (err == 0)
+    if (err == 0 && counter->op == WEIR_OP_LEASE) {
+        struct weir_ask_grant grant = {.key = errand->key,
+                                       .counter = counter,
+                                       .sent_ns = errand->sent_ns,
+                                       .wait = answer->wait,
+                                       .flight = errand->flight};
+        answered(leases, &grant);
+        errand->flight = grant.flight;
+    } else if (err == 0) {
         weir_ask_add(leases->asks,
                      counter->is_charged ? WEIR_ASK_COUNT_LEASE_RETURNED
                                          : WEIR_ASK_COUNT_LEASE_EXPIRED,
                      counter->hits);
+    }
 }
 
 static void errand_done(struct weir_redis_ask *call, int err,
@@ -278,6 +290,7 @@ static void errand_done(struct weir_redis_ask *call, int err,
     end(errand, err, answer);
     if (errand->flight != NULL)
         weir_ask_lease_landed(leases, errand->flight, err);
+    errand->flight = NULL;
     if (err != WEIR_ERR_STORE_LATE) /* of what is late, more will be heard */
         weir_ask_block_give(leases->asks, errand);
 }
@@ -314,6 +327,8 @@ static void refill(struct weir_redis_leaser *leaser, const struct weir_charge *c
                    struct weir_str name)
 {
     struct weir_ask_leases *leases = leases_of(leaser);
+    if (!weir_ask_lease_is_useful(leases->asks, name))
+        return;
     struct weir_ask_flight *flight = take_off(leases, charge->key);
     if (flight == NULL)
         return; /* it is asked for already */
@@ -323,13 +338,14 @@ static void refill(struct weir_redis_leaser *leaser, const struct weir_charge *c
         return;
     }
     errand->flight = flight;
+    errand->call.needs_replicas = true;
     wish_for(leases, charge->key, 0, &errand->counter);
     weir_redis_link_ask(leases->asks->link, &errand->call);
 }
 
-/* To the window that they were taken in, if that counts still. */
-static void give_back(struct weir_ask_leases *leases, uint64_t key, const struct weir_limit *limit,
-                      struct weir_str name, uint64_t mark, uint32_t tokens)
+void weir_ask_lease_give_back(struct weir_ask_leases *leases, uint64_t key,
+                              const struct weir_limit *limit, struct weir_str name, uint64_t mark,
+                              uint32_t tokens)
 {
     struct errand *errand = new_errand(leases, key, limit, name);
     if (errand == NULL)
@@ -338,6 +354,11 @@ static void give_back(struct weir_ask_leases *leases, uint64_t key, const struct
     errand->counter.hits = tokens;
     errand->counter.mark = mark;
     weir_redis_link_ask(leases->asks->link, &errand->call);
+}
+
+void weir_ask_lease_unused(struct weir_ask_leases *leases, uint64_t key)
+{
+    weir_lease_pace_unused(weir_lease_pace_of(leases->paces, key));
 }
 
 /* Before Redis is asked for more hits than are in hand, it gets these back: both together may be
@@ -350,10 +371,11 @@ static void recall(struct weir_ask_leases *leases, const struct weir_charge *cha
     if (charge->hits < 2 ||
         !weir_lease_board_read(leases->asks->shared->board, charge->key, &said) || said.mark == 0)
         return;
-    struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
+    struct weir_lease_at at =
+        weir_ask_lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
     uint32_t tokens = at.is_dated ? 0 : weir_lease_recall(&at);
     if (tokens > 0)
-        give_back(leases, charge->key, charge->limit, name, said.mark, tokens);
+        weir_ask_lease_give_back(leases, charge->key, charge->limit, name, said.mark, tokens);
 }
 
 void weir_ask_lease_recall(struct weir_ask *ask)
@@ -365,108 +387,32 @@ void weir_ask_lease_recall(struct weir_ask *ask)
     }
 }
 
-/* ---- what is held ---- */
-
-static void set_alarm(struct weir_ask_leases *leases)
-{
-    bool is_set = weir_alarm_set(leases->asks->worker->loop, &leases->alarm, LOOK_EVERY_NS);
-    WEIR_ASSERT(is_set); /* there is room for this one */
-}
-
-/* NULL: as many as there is room for are held. */
-static struct held *place_of(struct weir_ask_leases *leases, uint64_t key)
-{
-    struct held *free = NULL;
-    for (uint32_t i = 0; i < PROBES; i++) {
-        struct held *held = &leases->held[(weir_mix64(key) + i) & (HELD - 1)];
-        if (held->key == key)
-            return held;
-        if (held->key == 0)
-            free = held;
-    }
-    return free;
-}
-
-static void hold(struct weir_ask_leases *leases, uint64_t key,
-                 const struct weir_redis_counter *counter, uint64_t boot_ns)
-{
-    struct held *held = place_of(leases, key);
-    if (held == NULL || counter->key.len > NAME_MAX)
-        return;
-    bool is_new = held->key == 0;
-    held->mark = counter->new_mark;
-    held->limit = *counter->limit;
-    if (!is_new)
-        return;
-    held->key = key;
-    held->seen = 0;
-    held->since_ns = boot_ns;
-    held->name_len = (uint32_t)counter->key.len;
-    memcpy(held->name, counter->key.ptr, counter->key.len);
-    if (leases->held_count++ == 0)
-        set_alarm(leases);
-}
-
-static void let_go(struct weir_ask_leases *leases, struct held *held)
-{
-    held->key = 0;
-    leases->held_count--;
-}
-
-static void look_at(struct weir_ask_leases *leases, struct held *held, uint64_t boot_ns)
-{
-    const struct weir_str name = {.ptr = held->name, .len = held->name_len};
-    struct weir_lease_at at = lease_at(leases, held->key, &held->limit, boot_ns);
-    uint32_t tokens = weir_lease_count(&at);
-    if (tokens == 0) {
-        let_go(leases, held);
-    } else if (tokens != held->seen) {
-        held->seen = tokens;
-        held->since_ns = boot_ns;
-    } else if (boot_ns - held->since_ns >= IDLE_NS) {
-        weir_lease_pace_unused(weir_lease_pace_of(leases->paces, held->key));
-        if (weir_lease_collect(&at, tokens) > 0)
-            give_back(leases, held->key, &held->limit, name, held->mark, tokens);
-        let_go(leases, held);
-    }
-}
-
-static void look_at_all(void *ctx)
-{
-    struct weir_ask_leases *leases = ctx;
-    uint64_t boot_ns = weir_table_boot_ns();
-    for (uint32_t i = 0; i < HELD; i++) {
-        if (leases->held[i].key != 0)
-            look_at(leases, &leases->held[i], boot_ns);
-    }
-    if (leases->held_count > 0)
-        set_alarm(leases);
-}
-
 /* ---- answers ---- */
 
-static void take_grant(struct weir_ask_leases *leases, uint64_t key,
-                       const struct weir_redis_counter *counter, uint64_t sent_ns, uint64_t boot_ns)
+void weir_ask_lease_use(struct weir_ask_leases *leases, const struct weir_ask_grant *grant)
 {
-    struct weir_lease_at at = lease_at(leases, key, counter->limit, boot_ns);
+    const struct weir_redis_counter *counter = grant->counter;
+    uint64_t key = grant->key, boot_ns = weir_table_boot_ns();
+    struct weir_lease_at at = weir_ask_lease_at(leases, key, counter->limit, boot_ns);
     uint64_t now_ns = weir_loop_now(leases->asks->worker->loop);
-    uint64_t until_ns = sent_ns + counter->lasts_ns;
+    uint64_t until_ns = grant->sent_ns + counter->lasts_ns;
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTS, 1);
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTED, counter->granted);
     bool is_in_time = weir_lease_add(&at, counter->granted, until_ns, now_ns);
     if (at.is_dated) /* comes back by its mark only, and so hardly ever: it is left to end */
         weir_ask_add(leases->asks, WEIR_ASK_COUNT_LEASE_EXPIRED, is_in_time ? 0 : counter->granted);
     else if (is_in_time)
-        hold(leases, key, counter, boot_ns);
+        weir_ask_hold(leases->held, key, counter, boot_ns);
     else
-        give_back(leases, key, counter->limit, counter->key, counter->new_mark, counter->granted);
+        weir_ask_lease_give_back(leases, key, counter->limit, counter->key, counter->new_mark,
+                                 counter->granted);
 }
 
-static void answered(struct weir_ask_leases *leases, uint64_t key,
-                     const struct weir_redis_counter *counter, uint64_t sent_ns)
+static void answered(struct weir_ask_leases *leases, struct weir_ask_grant *grant)
 {
+    const struct weir_redis_counter *counter = grant->counter;
     const struct weir_verdict *v = &counter->verdict;
-    uint64_t boot_ns = weir_table_boot_ns();
+    uint64_t key = grant->key, sent_ns = grant->sent_ns, boot_ns = weir_table_boot_ns();
     leases->trip_ns = boot_ns - sent_ns;
     if (counter->is_stale)
         return;
@@ -477,10 +423,12 @@ static void answered(struct weir_ask_leases *leases, uint64_t key,
                                  .reset_ns = weir_sat_add(boot_ns, v->reset_after_ns),
                                  .mark = counter->granted > 0 ? counter->new_mark : 0});
     weir_lease_pace_granted(pace, counter->granted);
-    if (counter->granted > 0) {
-        take_grant(leases, key, counter, sent_ns, boot_ns);
+    if (counter->granted > 0 && weir_ask_lease_is_sure(leases->asks)) {
+        weir_ask_lease_use(leases, grant);
+    } else if (counter->granted > 0) {
+        weir_ask_lease_wait(leases->asks->waits, grant);
     } else if (!v->allowed && v->retry_after_ns != WEIR_NEVER) {
-        struct weir_lease_at at = lease_at(leases, key, counter->limit, sent_ns);
+        struct weir_lease_at at = weir_ask_lease_at(leases, key, counter->limit, sent_ns);
         uint64_t wait_ns = weir_lease_pace_refused(pace, sent_ns, v->retry_after_ns,
                                                    weir_lease_ttl_ns(counter->limit));
         weir_lease_refuse(&at, counter->hits, wait_ns, weir_loop_now(leases->asks->worker->loop));
@@ -495,25 +443,33 @@ static void count_in(struct weir_verdict *v, uint64_t held)
     v->before -= held;
 }
 
-void weir_ask_part_leases(const struct weir_ask_part *part)
+void weir_ask_part_leases(const struct weir_ask_part *part, const struct weir_redis_answer *answer)
 {
-    struct weir_redis_request *r = &part->ask->request;
-    struct weir_ask_leases *leases = part->ask->asks->leases;
+    struct weir_ask *ask = part->ask;
+    struct weir_redis_request *r = &ask->request;
+    struct weir_ask_leases *leases = ask->asks->leases;
     for (uint32_t i = part->from; i < part->from + part->count; i++) {
         struct weir_redis_counter *counter = &r->counters[i];
         if (counter->op != WEIR_OP_LEASE)
             continue;
-        uint64_t key = r->charges[r->owners[i].charge].key;
-        struct weir_lease_at at = lease_at(leases, key, counter->limit, weir_table_boot_ns());
+        struct weir_ask_grant grant = {.key = r->charges[r->owners[i].charge].key,
+                                       .counter = counter,
+                                       .sent_ns = part->sent_ns,
+                                       .wait = answer->wait,
+                                       .flight = ask->flight};
+        struct weir_lease_at at =
+            weir_ask_lease_at(leases, grant.key, counter->limit, weir_table_boot_ns());
         uint64_t held = weir_lease_left(&at);
-        answered(leases, key, counter, part->sent_ns);
+        answered(leases, &grant);
+        ask->flight = grant.flight;
         count_in(&counter->verdict, held);
     }
 }
 
 void weir_ask_lease_drop(const struct weir_ask_leases *leases, const struct weir_charge *charge)
 {
-    struct weir_lease_at at = lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
+    struct weir_lease_at at =
+        weir_ask_lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
     weir_lease_drop(&at);
 }
 
@@ -536,10 +492,9 @@ int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks)
     leases->leaser = (struct weir_redis_leaser){.decide = decide, .refill = refill, .wish = wish};
     leases->asks = asks;
     leases->store = name_of_store(asks);
-    leases->alarm = (struct weir_alarm){.ring = look_at_all, .ctx = leases};
     *out = leases;
     if (weir_lease_paces_new(&leases->paces, PACES) != 0 ||
-        weir_loop_reserve_alarms(asks->worker->loop, 1) != 0) {
+        weir_ask_held_new(&leases->held, asks) != 0) {
         *out = NULL;
         weir_ask_leases_free(leases);
         return WEIR_ERR_NOMEM;
@@ -551,7 +506,7 @@ void weir_ask_leases_free(struct weir_ask_leases *leases)
 {
     if (leases == NULL)
         return;
-    weir_alarm_cancel(leases->asks->worker->loop, &leases->alarm);
+    weir_ask_held_free(leases->held);
     weir_lease_paces_free(leases->paces);
     free(leases);
 }

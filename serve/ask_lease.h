@@ -20,6 +20,7 @@
 #define WEIR_SERVE_ASK_LEASE_H
 
 #include "serve/ask_internal.h"
+#include "store/lease.h"
 
 /* 0, or WEIR_ERR_NOMEM. */
 WEIR_MUST_CHECK int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks);
@@ -29,7 +30,32 @@ void weir_ask_leases_free(struct weir_ask_leases *leases);
 struct weir_redis_leaser *weir_ask_leases_leaser(struct weir_ask_leases *leases);
 
 /* Redis has answered: what it granted, or refused, is for all to know. */
-void weir_ask_part_leases(const struct weir_ask_part *part);
+void weir_ask_part_leases(const struct weir_ask_part *part, const struct weir_redis_answer *answer);
+
+/* ---- tokens ---- */
+
+struct weir_ask_grant {
+    uint64_t key;
+    const struct weir_redis_counter *counter; /* as it was answered */
+    uint64_t sent_ns;                         /* of the boot */
+    uint64_t wait;                            /* as in the answer */
+    struct weir_ask_flight *flight;           /* to be landed then; NULL: none */
+};
+
+/* A call is about to be sent: whether it asks for any.  Where they would be no use it does not. */
+bool weir_ask_lease_wishes(const struct weir_ask_part *part);
+/* They may be spent from now on. */
+void weir_ask_lease_use(struct weir_ask_leases *leases, const struct weir_ask_grant *grant);
+
+/* Nobody used them. */
+void weir_ask_lease_unused(struct weir_ask_leases *leases, uint64_t key);
+/* Redis gets them back: by the mark of the window that they were taken in, if that counts still. */
+void weir_ask_lease_give_back(struct weir_ask_leases *leases, uint64_t key,
+                              const struct weir_limit *limit, struct weir_str name, uint64_t mark,
+                              uint32_t tokens);
+/* Where they lie. */
+struct weir_lease_at weir_ask_lease_at(const struct weir_ask_leases *leases, uint64_t key,
+                                       const struct weir_limit *limit, uint64_t boot_ns);
 
 /* A counter begins anew, or has another limit: what is leased of it is true no more. */
 void weir_ask_lease_drop(const struct weir_ask_leases *leases, const struct weir_charge *charge);

@@ -5,7 +5,7 @@
 #include "base/str.h"
 #include "engine/publish.h"
 #include "serve/ask_internal.h"
-#include "serve/ask_lease.h"
+#include "serve/ask_lease_wait.h"
 #include "serve/service.h"
 #include "store/lease_board.h"
 
@@ -146,7 +146,9 @@ static int open_link(struct weir_asks *asks, char *why, size_t why_len)
         /* All workers lose a server together, nearly always: one of them says so. */
         .log = asks->worker->number == 0 ? weir_service_log(asks->worker->service) : NULL,
         .on_late = weir_ask_late,
-        .late_ctx = asks,
+        .replicas = (uint32_t)settings->store_wait,
+        .on_replicated = weir_ask_replicated,
+        .ctx = asks,
     };
     return weir_redis_link_new(&asks->link, asks->worker->loop, &options, why, why_len);
 }
@@ -192,6 +194,8 @@ int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
     if (err == 0)
         err = weir_ask_leases_new(&asks->leases, asks);
     if (err == 0)
+        err = weir_ask_waits_new(&asks->waits, asks);
+    if (err == 0)
         err = open_link(asks, why, why_len);
     if (err == 0)
         err = set_timers(asks);
@@ -225,6 +229,7 @@ void weir_asks_free(struct weir_asks *asks)
     weir_ask_nodes_fini(&asks->nodes);
     weir_ask_debts_free(asks->debts);
     weir_ask_leases_free(asks->leases);
+    weir_ask_waits_free(asks->waits);
     free(asks->blocks);
     free(asks);
 }

@@ -47,9 +47,21 @@ void weir_redis_asks_remove(struct weir_redis_ask *ask)
 
 static void wait_for_oldest(struct weir_redis_link *link);
 
+/* Behind those that began no later: few have come since one that waited elsewhere first. */
+static void put_in_order(struct weir_redis_link *link, struct weir_redis_ask *ask)
+{
+    struct weir_redis_ask *older = link->newest;
+    while (older != NULL && older->begun_ns > ask->begun_ns)
+        older = older->older;
+    ask->older = older;
+    ask->newer = older != NULL ? older->newer : link->oldest;
+    *(older != NULL ? &older->newer : &link->oldest) = ask;
+    *(ask->newer != NULL ? &ask->newer->older : &link->newest) = ask;
+}
+
 void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
-    ask->begun_ns = weir_redis_now();
+    ask->begun_ns = ask->since_ns != 0 ? ask->since_ns : weir_redis_now();
     ask->is_waiting = true;
     ask->queue = NULL;
     ask->line = NULL;
@@ -57,15 +69,11 @@ void weir_redis_ask_enter(struct weir_redis_link *link, struct weir_redis_ask *a
     ask->is_asking = false;
     if (ask->is_own) /* whose patience is its own, too */
         return;
-    ask->newer = NULL;
-    ask->older = link->newest;
-    if (link->newest != NULL)
-        link->newest->newer = ask;
-    else
-        link->oldest = ask;
-    link->newest = ask;
+    put_in_order(link, ask);
     weir_redis_count_add(link, WEIR_REDIS_COUNT_CALLS, 1);
     weir_redis_count_add(link, WEIR_REDIS_COUNT_IN_FLIGHT, 1);
+    if (ask->since_ns != 0 && link->oldest == ask) /* the alarm may be set for a later one */
+        weir_alarm_cancel(link->loop, &link->deadline);
     wait_for_oldest(link);
 }
 
@@ -122,7 +130,7 @@ void weir_redis_tell_late(struct weir_redis_link *link, uint64_t tag, int err,
                           const struct weir_redis_answer *answer)
 {
     if (tag != 0 && link->on_late != NULL)
-        link->on_late(link->late_ctx, tag, err, answer);
+        link->on_late(link->ctx, tag, err, answer);
 }
 
 /* ---- the deadline ---- */
@@ -139,7 +147,9 @@ static void wait_for_oldest(struct weir_redis_link *link)
 static void expire(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
     bool is_sent = ask->queue == NULL;
-    if (ask->queue != &link->lost && ask->queue != &link->paused)
+    bool is_with_server = ask->queue != &link->lost && ask->queue != &link->paused;
+    /* Who had waited elsewhere before says nothing of how long the server takes. */
+    if (is_with_server && ask->since_ns == 0)
         weir_redis_server_fail(ask->server, "it does not answer in time");
     if (is_sent)
         weir_redis_line_abandon(ask->line, ask, true);
@@ -248,8 +258,12 @@ int weir_redis_link_new(struct weir_redis_link **out, struct weir_loop *loop,
         (options->deadline_ms > 0 ? options->deadline_ms : WEIR_REDIS_DEADLINE_MS) * NS_PER_MS;
     link->queue_max = options->queue_max > 0 ? options->queue_max : WEIR_REDIS_QUEUE_MAX;
     link->on_late = options->on_late;
-    link->late_ctx = options->late_ctx;
+    link->ctx = options->ctx;
+    link->on_replicated = options->on_replicated;
+    link->replicas = options->replicas;
     link->chore.run = on_turn;
+    link->wait_ms = (uint32_t)(link->deadline_ns / NS_PER_MS / WAIT_PART);
+    link->wait_ms = link->wait_ms > 0 ? link->wait_ms : 1; /* 0 would be for ever */
     link->deadline = (struct weir_alarm){.ring = on_deadline, .ctx = link};
     int err = build(link, options, why, why_len);
     if (err != 0) {

@@ -38,6 +38,9 @@ struct weir_redis_answer {
     uint32_t node_count;
     /* Of the monotonic clock: just before the command was written, and when the reply had come. */
     uint64_t sent_ns, answered_ns;
+    /* Of an ask that needs_replicas: on_replicated() will follow with this number.  0: it will not,
+     * and nobody knows of any. */
+    uint64_t wait;
 };
 
 /* One call.  Its memory is the caller's, from weir_redis_link_ask() to done(). */
@@ -55,6 +58,10 @@ struct weir_redis_ask {
     void (*done)(struct weir_redis_ask *ask, int err, const struct weir_redis_answer *answer);
     /* Not 0: after a done() with STORE_LATE the link's on_late() follows, once, with this. */
     uint64_t late_tag;
+    /* On the monotonic clock (weir_redis_now()): when it began to wait, which its deadline is
+     * counted from.  0: when it is asked. */
+    uint64_t since_ns;
+    bool needs_replicas; /* they should acknowledge what it writes, where the options say so */
 
     /* ---- the link's own ---- */
     struct weir_redis_ask *older, *newer; /* of all that are under way */
@@ -76,10 +83,15 @@ struct weir_redis_link_options {
     uint32_t deadline_ms; /* of a call; 0: WEIR_REDIS_DEADLINE_MS */
     uint32_t queue_max;   /* calls under way; 0: WEIR_REDIS_QUEUE_MAX */
     struct weir_log *log; /* may be NULL */
+    /* So many replicas are to acknowledge what is written by calls that need it; 0: none is asked,
+     * and what follows may be NULL.  is_replicated: they have, of calls with this number, within a
+     * part of the deadline.  Comes after done(), and not at all if Redis stops answering. */
+    uint32_t replicas;
+    void (*on_replicated)(void *ctx, uint64_t wait, bool is_replicated);
     /* May be NULL.  What became of a call whose done() was told STORE_LATE: err and answer as for
      * done(), where STORE_LATE means that nobody will ever know.  The ask may be gone by now. */
     void (*on_late)(void *ctx, uint64_t tag, int err, const struct weir_redis_answer *answer);
-    void *late_ctx;
+    void *ctx; /* of both */
 };
 
 /* Before the loop runs, or in its thread.  Connects in the background.  0, WEIR_ERR_NOMEM, or
@@ -96,6 +108,13 @@ void weir_redis_link_ask(struct weir_redis_link *link, struct weir_redis_ask *as
 /* Nobody waits for it any more: done() will not be called, nor on_late(), and the ask's memory is
  * free.  It may be carried out all the same.  Does nothing where it is not under way. */
 void weir_redis_link_cancel(struct weir_redis_link *link, struct weir_redis_ask *ask);
+
+/* False: replicas of the server that has this key did not acknowledge what was written last, and
+ * calls that need it had better wait until they do. */
+bool weir_redis_link_replicates(const struct weir_redis_link *link, struct weir_str key);
+
+/* The clock of all times here. */
+uint64_t weir_redis_now(void);
 
 /* ---- from any thread ---- */
 

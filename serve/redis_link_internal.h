@@ -6,7 +6,8 @@
  *     server  its breaker, what waits to be sent, another try    redis_link_server.c
  *       |
  *     line    one connection: what was sent, which replies are   redis_link_line.c
- *             owed for it
+ *       |     owed for it
+ *       +     whether replicas know of it                        redis_link_wait.c
  *
  * A call is in one place at a time: in a queue (of a server, of those that pause, or of those that
  * will be told that nothing comes of it), or owed a reply on a line.  done() is called from three
@@ -38,6 +39,8 @@
 #define PROBE_NS (500 * NS_PER_MS)   /* unanswered for so long: another connection is tried */
 #define TRIAL_NS (1000 * NS_PER_MS)  /* without a call that fails: it is back */
 #define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
+#define WAIT_PART 3                  /* of the deadline: how long replicas have to acknowledge */
+#define DOUBT_NS (1000 * NS_PER_MS)  /* until replicas are asked again that did not */
 #define TRIES_FAST 4                 /* of one call; further ones each after a pause */
 #define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
 #define UNSENT_MAX (1u << 20) /* bytes that a socket does not take: then it is asked no more */
@@ -62,6 +65,7 @@ enum owed_kind {
     OWED_LOAD,
     OWED_PROBE,
     OWED_ASKING, /* leads a call over */
+    OWED_WAIT,   /* for replicas */
 };
 
 struct owed {
@@ -69,6 +73,7 @@ struct owed {
     uint64_t tag;               /* of one that is late; 0: nobody wants to know */
     uint64_t sent_ns;
     uint64_t end;   /* of its command, in bytes of the line */
+    uint64_t wait;  /* the number of the WAIT behind it; 0: it needs none */
     uint32_t loads; /* that were sent before it */
     uint8_t kind;
     bool is_late;
@@ -86,6 +91,8 @@ struct weir_redis_line {
     uint32_t greetings; /* owed */
     uint32_t loads;     /* sent */
     uint64_t written;   /* bytes */
+    uint64_t waiting;   /* the number of the WAIT that is owed; 0: none is */
+    uint64_t wanted;    /* of the next one, for calls that were put since; 0: none was */
     uint64_t ready_ns;
     bool is_ready;     /* greeted, and the script is there */
     bool wants_load;   /* before the next call */
@@ -103,13 +110,15 @@ struct weir_redis_server {
     struct weir_alarm alarm; /* to connect, to give up connecting, to probe, to give up that */
     struct weir_alarm fade_alarm;
     enum weir_redis_how how;
-    uint32_t attempts; /* connections tried */
-    bool is_probing;   /* a probe is owed */
-    bool is_away;      /* as was last told */
-    bool has_keys;     /* calls go here */
-    bool is_sentinel;  /* has a login of its own; knows nothing of databases, scripts */
-    bool is_listed;    /* in the map that is being applied */
-    bool cannot_load;  /* nor with the other way: what is there must do */
+    uint32_t attempts;   /* connections tried */
+    bool is_probing;     /* a probe is owed */
+    bool is_away;        /* as was last told */
+    bool has_keys;       /* calls go here */
+    bool is_sentinel;    /* has a login of its own; knows nothing of databases, scripts */
+    bool is_listed;      /* in the map that is being applied */
+    bool cannot_load;    /* nor with the other way: what is there must do */
+    bool is_doubted;     /* its replicas did not answer the last WAIT */
+    uint64_t doubted_ns; /* until then; then another one finds out */
     struct weir_redis_address address;
     uint64_t told_ns;       /* when it was said that it is away */
     char why_away[WHY_MAX]; /* and why */
@@ -145,13 +154,15 @@ struct weir_redis_link {
     uint64_t chance; /* for breakers' seeds */
     uint32_t queue_max;
     void (*on_late)(void *ctx, uint64_t tag, int err, const struct weir_redis_answer *answer);
-    void *late_ctx;
+    uint32_t replicas; /* that a WAIT is for; 0: there are none */
+    uint32_t wait_ms;  /* how long */
+    uint64_t waits;    /* numbers given out */
+    void (*on_replicated)(void *ctx, uint64_t wait, bool is_replicated);
+    void *ctx;
     char *text; /* of the URL, to which url points */
     struct weir_redis_url url;
     _Atomic uint64_t counts[WEIR_REDIS_COUNTS];
 };
-
-uint64_t weir_redis_now(void);
 
 static inline void weir_redis_count_add(struct weir_redis_link *link, enum weir_redis_count which,
                                         int64_t n)
@@ -181,6 +192,9 @@ void weir_redis_tell_late(struct weir_redis_link *link, uint64_t tag, int err,
 
 /* One for each of the URL's hosts.  0, or why[]. */
 WEIR_MUST_CHECK int weir_redis_route_init(struct weir_redis_link *link, char *why, size_t why_len);
+/* The server that has a key; NULL: nobody knows. */
+struct weir_redis_server *weir_redis_server_of(const struct weir_redis_link *link,
+                                               struct weir_str key);
 /* To the server that has its key. */
 void weir_redis_route(struct weir_redis_link *link, struct weir_redis_ask *ask);
 /* MOVED, ASK: to the server that these name.  False: it is none of ours. */
@@ -231,9 +245,23 @@ void weir_redis_line_forget(struct weir_redis_line *line); /* without telling an
 /* False: it takes no more now, and nothing was done. */
 bool weir_redis_line_put(struct weir_redis_line *line, struct weir_redis_ask *ask, uint64_t now_ns);
 void weir_redis_line_probe(struct weir_redis_line *line, uint64_t now_ns);
+/* A WAIT for all that was put before.  False: there is no room. */
+bool weir_redis_line_put_wait(struct weir_redis_line *line, uint64_t now_ns);
 void weir_redis_line_send(struct weir_redis_line *line); /* all that was put, in one write */
 /* The call's deadline has passed, or nobody waits for it: its reply will be nobody's. */
 void weir_redis_line_abandon(struct weir_redis_line *line, const struct weir_redis_ask *ask,
                              bool is_late);
+
+/* ---- redis_link_wait.c ---- */
+
+/* The number of the WAIT that a call is to have behind it; 0: it needs none, or it is no use. */
+uint64_t weir_redis_wait_for(struct weir_redis_line *line, const struct weir_redis_ask *ask);
+/* The end of a turn, in which something was put: a WAIT behind it, if there is to be one. */
+void weir_redis_wait_put(struct weir_redis_line *line, uint64_t now_ns);
+/* Its reply. */
+void weir_redis_wait_answered(struct weir_redis_line *line, const struct weir_redis_node *node,
+                              uint64_t now_ns);
+/* There will be none. */
+void weir_redis_wait_end(struct weir_redis_line *line);
 
 #endif

@@ -61,7 +61,8 @@ static void put_load(struct weir_redis_line *line, uint64_t now_ns)
 
 bool weir_redis_line_put(struct weir_redis_line *line, struct weir_redis_ask *ask, uint64_t now_ns)
 {
-    if (!has_room(line, 3) || weir_peer_queued(line->peer) > UNSENT_MAX)
+    if (!has_room(line, 4) || /* the script, ASKING, the call, and a WAIT at the end */
+        weir_peer_queued(line->peer) > UNSENT_MAX)
         return false;
     if (line->wants_load && !ask->is_own)
         put_load(line, now_ns);
@@ -82,7 +83,28 @@ bool weir_redis_line_put(struct weir_redis_line *line, struct weir_redis_ask *as
     ask->line = line;
     ask->place = line->next;
     owe(line, OWED_CALL, ask, now_ns);
+    at(line, ask->place)->wait = weir_redis_wait_for(line, ask);
     line->calls++;
+    return true;
+}
+
+bool weir_redis_line_put_wait(struct weir_redis_line *line, uint64_t now_ns)
+{
+    const struct weir_redis_link *link = line->server->link;
+    char replicas[12], ms[12];
+    size_t from = line->out.len;
+    if (!has_room(line, 1))
+        return false;
+    snprintf(replicas, sizeof(replicas), "%u", (unsigned)link->replicas);
+    snprintf(ms, sizeof(ms), "%u", (unsigned)link->wait_ms);
+    weir_redis_put_command(
+        &line->out,
+        (const struct weir_str[]){WEIR_STR("WAIT"), weir_str_of(replicas), weir_str_of(ms)}, 3);
+    if (line->out.has_failed) {
+        weir_buf_cut(&line->out, from);
+        return false;
+    }
+    owe(line, OWED_WAIT, NULL, now_ns);
     return true;
 }
 
@@ -283,6 +305,7 @@ static int on_reply(struct weir_redis_line *line, const struct weir_redis_node *
         .node_count = count,
         .sent_ns = owed.sent_ns,
         .answered_ns = now_ns,
+        .wait = owed.wait == line->waiting || owed.wait == line->wanted ? owed.wait : 0,
     };
     struct weir_str words = {0}; /* of an error */
     if (nodes[0].type == WEIR_REDIS_ERROR)
@@ -300,6 +323,9 @@ static int on_reply(struct weir_redis_line *line, const struct weir_redis_node *
         break;
     case OWED_ASKING:
         break; /* the call behind it tells */
+    case OWED_WAIT:
+        weir_redis_wait_answered(line, nodes, now_ns);
+        break;
     }
     return 0;
 }
@@ -399,5 +425,6 @@ void weir_redis_line_close(struct weir_redis_line *line)
         weir_redis_ask_finish(link, owed.ask, err, NULL);
         weir_redis_tell_late(link, tag, err, NULL);
     }
+    weir_redis_wait_end(line);
     weir_redis_line_forget(line);
 }

@@ -83,11 +83,15 @@ void weir_redis_route_pause(struct weir_redis_link *link, struct weir_redis_ask 
         weir_panic("the link has its alarms", __FILE__, __LINE__);
 }
 
+struct weir_redis_server *weir_redis_server_of(const struct weir_redis_link *link,
+                                               struct weir_str key)
+{
+    return link->by_slot != NULL ? link->by_slot[weir_redis_slot_of(key)] : link->sole;
+}
+
 void weir_redis_route(struct weir_redis_link *link, struct weir_redis_ask *ask)
 {
-    struct weir_redis_server *server = link->sole;
-    if (link->by_slot != NULL)
-        server = link->by_slot[weir_redis_slot_of(ask->key)];
+    struct weir_redis_server *server = weir_redis_server_of(link, ask->key);
     if (server != NULL)
         weir_redis_server_take(server, ask);
     else if (!link->finder.has_tried)

@@ -91,7 +91,7 @@ void weir_redis_server_take(struct weir_redis_server *server, struct weir_redis_
 void weir_redis_server_flush(struct weir_redis_server *server)
 {
     struct weir_redis_line *line = server->line;
-    if (server->waiting.first == NULL || line == NULL || !line->is_ready)
+    if (line == NULL || !line->is_ready || (server->waiting.first == NULL && line->wanted == 0))
         return;
     uint64_t now_ns = weir_redis_now();
     struct weir_redis_ask *ask;
@@ -100,6 +100,7 @@ void weir_redis_server_flush(struct weir_redis_server *server)
         if (!weir_redis_line_put(line, ask, now_ns))
             weir_redis_ask_lose(server->link, ask);
     }
+    weir_redis_wait_put(line, now_ns);
     weir_redis_line_send(line);
 }
 

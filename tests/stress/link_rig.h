@@ -160,7 +160,7 @@ static inline void link_rig_start(struct link_rig *rig,
     rig->free_post.run = link_rig_free_link;
     assert_int_equal(weir_limit_init(&rig->limit, &spec, why, sizeof(why)), 0);
     o.on_late = link_rig_on_late;
-    o.late_ctx = rig;
+    o.ctx = rig;
     if (o.deadline_ms == 0)
         o.deadline_ms = LINK_RIG_DEADLINE_MS;
     assert_int_equal(weir_loop_new(&rig->loop), 0);
