@@ -39,6 +39,8 @@ static const char *fault_without(const struct weir_settings *settings)
         return "--compat-keys needs a store that has such keys: --store redis://HOST";
     if (strcmp(settings->consistency, "eventual") == 0)
         return "--consistency eventual needs a store to tell others through: --store redis://HOST";
+    if (settings->store_wait > 0)
+        return "--store-wait needs a store that has replicas: --store redis://HOST";
     return NULL;
 }
 
@@ -51,6 +53,11 @@ static const char *fault_of(const struct weir_settings *settings)
         return "--store-global needs the name of this site: --site NAME";
     if (strpbrk(settings->store_prefix, "{}") != NULL && !settings->compat_keys)
         return "--store-prefix must not contain a brace: it would change where keys lie";
+    if (settings->store_wait > 0 && !settings->store_leases)
+        return "--store-wait is for leases, of which --store-leases=off has none";
+    if (settings->store_wait > 0 && strcmp(settings->consistency, "eventual") == 0)
+        return "--store-wait is for exact limits: leave --consistency out, and say "
+               "'consistency: eventual' in the rules that are";
     return NULL;
 }
 

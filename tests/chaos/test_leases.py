@@ -7,6 +7,7 @@ import pytest
 from checker import Limit
 from fleet_rig import LONG_WINDOW_S, Fleet, counted, quick
 from history import OK
+from proxy_rig import Proxy
 from redis_rig import Server
 from service import wait_until
 
@@ -104,3 +105,18 @@ def test_the_dead_take_along_what_they_held(store, tmp_path):
     few = load.of("few")
     assert FEW / 3 < sum(hit.verdict == OK for hit in few) <= FEW
     assert sum(hit.verdict == OK for hit in load.of("many")) <= counted([store], "many")
+
+
+def test_who_waits_for_anothers_call_waits_no_longer_than_its_own_deadline(store, tmp_path):
+    """The store is slow of a sudden: one trip takes more than half the deadline.  Who came while the first call was under way has
+    waited for that already, and cannot wait for another."""
+    flags = "--store-deadline", "400ms", "--on-store-error", "closed"
+    with Proxy(store.port) as proxy, Fleet(tmp_path, proxy.url, LIMITS, count=1, flags=flags) as fleet:
+        with fleet.load("grpc", "cold*100", rate=100, seconds=0.1):
+            pass                        # connected, and the script is there
+        proxy.delay_s = 0.12
+        with fleet.load("grpc", "many", rate=2000, seconds=0.02) as load:
+            pass
+        assert fleet.metric(0, "weir_store_coalesced_total") > 0
+        assert admitted(load) <= 1, "the first, and none that was decided by a second trip"
+        assert fleet.metric(0, "weir_store_fallback_closed_total") == len(load.hits) - admitted(load)

@@ -168,12 +168,21 @@ def test_a_wrong_address_is_wrong_usage(address):
 
 
 @pytest.mark.parametrize("flags", [
-    ["--store-global", "redis://127.0.0.1"], ["--site", "here"], ["--compat-keys"], ["--consistency", "eventual"]])
+    ["--store-global", "redis://127.0.0.1"], ["--site", "here"], ["--compat-keys"], ["--consistency", "eventual"],
+    ["--store-wait", "1"]])
 def test_what_needs_a_store_is_not_ignored_without_one(flags):
     done = serve(*flags, "--table", "none", "--grpc", "127.0.0.1:0", "--http", "off")
     assert done.returncode == USAGE
     assert flags[0] in done.stderr and "--store redis://HOST" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("flags", [["--store-leases=off"], ["--consistency", "eventual"]])
+def test_waiting_for_replicas_is_refused_where_there_is_nothing_to_wait_for(flags):
+    done = serve("--store-wait", "1", *flags, "--store", "redis://127.0.0.1:1", "--table", "none", "--grpc", "127.0.0.1:0",
+                 "--http", "off")
+    assert done.returncode == USAGE
+    assert "--store-wait is for" in done.stderr and flags[0] in done.stderr
 
 
 # ---- start ----
