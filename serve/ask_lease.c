@@ -183,7 +183,6 @@ bool weir_ask_lease_parks(struct weir_ask_leases *leases, struct weir_ask *ask)
     if (!is_one_lease(ask) || !is_useful(ask))
         return false;
     struct weir_charge *charge = charge_of(ask);
-    ask->since_ns = weir_redis_now();
     ask->flight = take_off(leases, charge->key);
     struct weir_ask_flight *flight = flight_of(leases, charge->key);
     /* Who waits for another's call may have to wait for one more.  Where calls are slow, the
@@ -197,6 +196,7 @@ bool weir_ask_lease_parks(struct weir_ask_leases *leases, struct weir_ask *ask)
         flight->first = ask;
     flight->last = ask;
     flight->demand += charge->hits;
+    ask->since_ns = weir_redis_now();
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_PARKED, 1);
     return true;
 }
