@@ -71,6 +71,15 @@ static bool check_address(const struct check *c, const char *word)
     return is_not(c, word, "an address: HOST:PORT, :PORT, [IPv6]:PORT or unix:/PATH");
 }
 
+/* nginx cannot tell which port the system chose, and so takes no 0. */
+static bool check_listen(const struct check *c, const char *word)
+{
+    const char *colon = strrchr(word, ':');
+    if (colon == NULL || colon[1] != '0' || strspn(colon + 1, "0") != strlen(colon + 1))
+        return check_address(c, word);
+    return is_not(c, word, "an address that nginx can listen on: its port is from 1 to 65535");
+}
+
 static bool check_admin(const struct check *c, const char *word)
 {
     return strcmp(word, "off") == 0 || check_address(c, word);
@@ -153,7 +162,7 @@ bool gateway_check(enum gateway_kind kind, const char *text, char *why, size_t w
     case GATEWAY_PROGRAM:
         return true;
     case GATEWAY_ADDRESSES:
-        return check_list(&c, text, check_address);
+        return check_list(&c, text, check_listen);
     case GATEWAY_ADMIN:
         return check_admin(&c, text);
     case GATEWAY_SIZE:

@@ -98,6 +98,7 @@ static void read_upstreams(const struct reader *r, const struct weir_yaml *map)
         wrong(r, map, "upstreams are a map, NAME: URL or NAME: [URL, URL]");
         return;
     }
+    weir_yaml_file_once(r->file, map);
     for (const struct weir_yaml *key = map->first; key != NULL; key = key->next->next) {
         struct weir_str name = {"", 0};
         const char *why = NULL;
@@ -168,6 +169,7 @@ static void read_routes(const struct reader *r, const struct weir_yaml *list)
             return;
         }
         r->gateway->route_count++;
+        weir_yaml_file_once(r->file, map);
         for (const struct weir_yaml *key = map->first; key != NULL; key = key->next->next)
             read_route_field(r, route, weir_yaml_follow(key), key->next);
         if (route->path == NULL || route->path[0] != '/')

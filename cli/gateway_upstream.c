@@ -19,6 +19,29 @@ struct url {
     struct weir_str host, path; /* HOST, HOST:PORT or unix:PATH; "" or "/..." */
 };
 
+/* What stands behind the host's colon; ptr NULL: it has none. */
+static struct weir_str port_of(struct weir_str host)
+{
+    const char *bracket = memchr(host.ptr, ']', host.len);
+    size_t skipped = bracket != NULL ? (size_t)(bracket - host.ptr) : 0;
+    const char *colon = memchr(host.ptr + skipped, ':', host.len - skipped);
+    if (colon == NULL)
+        return (struct weir_str){0};
+    return (struct weir_str){colon + 1, host.len - (size_t)(colon + 1 - host.ptr)};
+}
+
+/* Or none at all. */
+static bool is_port(struct weir_str text)
+{
+    uint32_t port = 0;
+    for (size_t i = 0; i < text.len && port <= UINT16_MAX; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return false;
+        port = 10 * port + (uint32_t)(text.ptr[i] - '0');
+    }
+    return text.ptr == NULL || (port >= 1 && port <= UINT16_MAX);
+}
+
 /* NULL, or what is wrong with it. */
 static const char *read_url(struct url *out, struct weir_str text)
 {
@@ -37,14 +60,14 @@ static const char *read_url(struct url *out, struct weir_str text)
     for (size_t i = 0; i < host_len && !is_unix; i++)
         if (strchr(allowed, rest.ptr[i]) == NULL)
             return "a host has letters, digits, dots and dashes, and perhaps :PORT behind it";
-    return host_len == 0 ? "the URL has no host" : NULL;
-}
-
-static bool has_port(struct weir_str host)
-{
-    const char *bracket = memchr(host.ptr, ']', host.len);
-    size_t skipped = bracket != NULL ? (size_t)(bracket - host.ptr) : 0;
-    return memchr(host.ptr + skipped, ':', host.len - skipped) != NULL;
+    if (host_len == 0)
+        return "the URL has no host";
+    if (!is_unix && !is_port(port_of(out->host)))
+        return "a port is a number from 1 to 65535";
+    /* nginx would put the request's path behind them. */
+    bool has_more = memchr(out->path.ptr, '?', out->path.len) != NULL ||
+                    memchr(out->path.ptr, '#', out->path.len) != NULL;
+    return has_more ? "the URL of an upstream has neither ? nor #" : NULL;
 }
 
 static const char *add_server(struct gateway *gateway, struct gateway_upstream *to,
@@ -65,7 +88,7 @@ static const char *add_server(struct gateway *gateway, struct gateway_upstream *
         return "the servers of one upstream have the same scheme and path";
     }
     int len = snprintf(address, sizeof(address), "%.*s%s", WEIR_STR_ARG(url.host),
-                       url.is_https && !has_port(url.host) ? ":443" : "");
+                       url.is_https && port_of(url.host).ptr == NULL ? ":443" : "");
     if (len < 0 || (size_t)len >= sizeof(address))
         return "the URL is too long";
     to->servers[to->server_count++].address = gateway_copy(gateway, weir_str_of(address));
@@ -79,7 +102,8 @@ const struct gateway_upstream *gateway_add_upstream(struct gateway *gateway, str
     if (gateway->upstream_count == GATEWAY_UPSTREAMS_MAX)
         return NULL;
     struct gateway_upstream *to = &gateway->upstreams[gateway->upstream_count++];
-    *to = (struct gateway_upstream){.name = gateway_copy(gateway, name)};
+    /* Whatever is wrong with its URLs, routes may name it. */
+    *to = (struct gateway_upstream){.name = gateway_copy(gateway, name), .host = "", .path = ""};
     do {
         const char *comma = memchr(urls.ptr, ',', urls.len);
         struct weir_str url = {urls.ptr, comma != NULL ? (size_t)(comma - urls.ptr) : urls.len};

@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#define NAMES_LOOKED_AT 1024 /* of one map: who has more does not write settings */
+
 static struct weir_mark mark_of(const struct weir_yaml_file *file, const struct weir_yaml *node)
 {
     return (struct weir_mark){.file = file->number, .line = node->line, .column = node->column};
@@ -27,6 +29,31 @@ void weir_yaml_file_unknown(const struct weir_yaml_file *file, const struct weir
                       meant != NULL ? meant : "", meant != NULL ? "'?" : "");
 }
 
+/* The key before this one that has its name; NULL: there is none. */
+static const struct weir_yaml *find_before(const struct weir_yaml *map, const struct weir_yaml *key)
+{
+    struct weir_str name = weir_yaml_follow(key)->text;
+    for (const struct weir_yaml *k = map->first; k != key; k = k->next->next) {
+        const struct weir_yaml *before = weir_yaml_follow(k);
+        if (before->kind == WEIR_YAML_SCALAR && weir_str_eq(before->text, name))
+            return k;
+    }
+    return NULL;
+}
+
+void weir_yaml_file_once(const struct weir_yaml_file *file, const struct weir_yaml *map)
+{
+    uint32_t left = NAMES_LOOKED_AT;
+    for (const struct weir_yaml *k = map->first; k != NULL && left > 0; k = k->next->next, left--) {
+        const struct weir_yaml *key = weir_yaml_follow(k);
+        const struct weir_yaml *before = key->kind == WEIR_YAML_SCALAR ? find_before(map, k) : NULL;
+        if (before != NULL)
+            weir_report_error(file->report, mark_of(file, k),
+                              "'%.*s' is there twice; the first is at line %u",
+                              WEIR_STR_ARG(key->text), before->line);
+    }
+}
+
 /* NULL where there is no map; said, unless the file is empty. */
 static const struct weir_yaml *map_of(const struct weir_yaml_file *file, struct weir_arena *arena,
                                       struct weir_str text)
@@ -36,8 +63,10 @@ static const struct weir_yaml *map_of(const struct weir_yaml_file *file, struct 
         !weir_yaml_parse(&root, arena, text, file->report, file->number) || root == NULL)
         return NULL;
     root = weir_yaml_follow(root);
-    if (root->kind == WEIR_YAML_MAP)
+    if (root->kind == WEIR_YAML_MAP) {
+        weir_yaml_file_once(file, root);
         return root;
+    }
     weir_yaml_file_wrong(file, root, "the file is a map, name: value");
     return NULL;
 }

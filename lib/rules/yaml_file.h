@@ -24,6 +24,9 @@ WEIR_MUST_CHECK int weir_yaml_file_read(const char *path, struct weir_arena *are
                                                      const struct weir_yaml *map),
                                         void *ctx, weir_log_fn say, void *say_ctx);
 
+/* Says which names are in the map twice, for one of them would go unread.  The file's own map has
+ * been looked at. */
+void weir_yaml_file_once(const struct weir_yaml_file *file, const struct weir_yaml *map);
 void weir_yaml_file_wrong(const struct weir_yaml_file *file, const struct weir_yaml *at,
                           const char *why);
 /* A name that is none of names (which end with NULL); what may have been meant is said, too. */

@@ -102,6 +102,11 @@ upstreams:
     (["--rules", "r.yaml", "--upstream", "http://"], "no host"),
     (["--rules", "r.yaml", "--upstream", "http://a;b"], "a host has letters"),
     (["--rules", "r.yaml", "--upstream", "http://a,https://b"], "same scheme"),
+    (["--rules", "r.yaml", "--upstream", "http://a:0"], "a port is a number from 1 to 65535"),
+    (["--rules", "r.yaml", "--upstream", "http://a:65536"], "a port is a number"),
+    (["--rules", "r.yaml", "--upstream", "https://[::1]:x"], "a port is a number"),
+    (["--rules", "r.yaml", "--upstream", "http://a:"], "a port is a number"),
+    (["--rules", "r.yaml", "--upstream", "http://a/b?c=d"], "neither ? nor #"),
     (["--rules", "r.yaml", "--upstream", UPSTREAM, "--tls-cert", "c"], "go together"),
     (["--rules", "r.yaml", "--upstream", UPSTREAM, "--domain", "a$b"], "has a $"),
     (["--rules", "r.yaml", "--upstream", UPSTREAM + "/$uri"], "has a $"),
@@ -127,6 +132,7 @@ BAD_VALUES = [
     ("listen", "127.0.0.1:1x", "'127.0.0.1:1x' is not an address: HOST:PORT, :PORT, [IPv6]:PORT or unix:/PATH"),
     ("listen", "127.0.0.1:80,::1:80", "'::1:80' is not an address"),
     ("listen", "127.0.0.1:65536", "'127.0.0.1:65536' is not an address"),
+    ("listen", "127.0.0.1:00", "'127.0.0.1:00' is not an address that nginx can listen on"),
     ("listen", "unix:", "'unix:' is not an address"),
     ("listen", ",", "'' is not an address"),
     ("admin", "nowhere", "'nowhere' is not an address"),
@@ -145,7 +151,7 @@ def test_a_value_that_nginx_would_refuse_is_refused_before(module, tmp_path, nam
 
 
 @pytest.mark.parametrize("flags", [
-    ("--listen", ":0", "--workers", "1024", "--grace", "3600"), ("--listen", "[::1]:80, unix:/x", "--admin", "off"),
+    ("--listen", ":1,:65535", "--admin", ":0", "--workers", "1024", "--grace", "3600"), ("--listen", "[::1]:80, unix:/x", "--admin", "off"),
     ("--headers", "none", "--body", "html"), ("--headers", "legacy, ietf-11,reset-delta", "--table-size", "1048576"),
     ("--trusted-proxies", "unix:,::1,2001:db8::/32", "--admin", "unix:/run/admin")])
 def test_values_at_their_bounds_are_taken(tmp_path, module, flags):
@@ -178,6 +184,11 @@ def test_a_domain_that_nobody_can_be_asked_of_is_told(tmp_path, module, flags, w
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a, uper: b}\n", "did you mean 'user'?"),
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a}\n- {path: /, upstream: http://b}\n", "same path"),
     ("rules: r.yaml\nroutes:\n- {path: /c, upstream: 'http://a/deep/'}\n", "ends in / too"),
+    ("rules: r.yaml\nupstreams: {a: []}\nroutes: [{path: /, upstream: a}]\n", "gateway.yaml:2:16: an upstream is a URL"),
+    ("rules: r.yaml\nupstreams: {a: 'http://'}\nroutes: [{path: /a, upstream: a}]\n", "gateway.yaml:2:16: the URL has no host"),
+    ("rules: r.yaml\nlisten: :1\nlisten: :2\n", "gateway.yaml:3:1: 'listen' is there twice; the first is at line 2"),
+    ("upstreams:\n  a: http://a\n  a: http://b\n", "gateway.yaml:3:3: 'a' is there twice"),
+    ("routes:\n- {path: /, upstream: http://a, path: /b}\n", "gateway.yaml:2:33: 'path' is there twice"),
     ("rules: [[]]\n", "gateway.yaml:1:9: this should be one value"),
     ("[]\n", "the file is a map"),
     ("rules: 'x\n", "gateway.yaml:"),
