@@ -218,6 +218,8 @@ ngx_int_t ngx_http_weir_refuse(ngx_http_request_t *r, const struct weir_decision
 {
     ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     ngx_int_t rc;
+    if (conf->status == NGX_HTTP_CLOSE) /* as of `return 444`: not a word */
+        return NGX_HTTP_CLOSE;
     forget_expectation(r);
     if (is_grpc(r))
         rc = refuse_grpc(r);

@@ -74,7 +74,11 @@ static bool limit_option(void *place, ngx_str_t word)
     return false;
 }
 
+static const char *const own[] = {"remote_address", "method",      "scheme", "host",
+                                  "path",           "generic_key", NULL};
+
 const ngx_weir_kind_t ngx_http_weir_kind = {
+    .own = own,
     .compile = compile,
     .text = evaluate,
     .limit_option = limit_option,

@@ -43,7 +43,10 @@ static ngx_int_t evaluate(void *session, ngx_weir_value_t *value, ngx_str_t *out
     return ngx_stream_complex_value(session, value, out);
 }
 
-static const ngx_weir_kind_t kind = {.compile = compile, .text = evaluate, .attribute = attribute};
+static const char *const own[] = {"remote_address", "generic_key", NULL};
+
+static const ngx_weir_kind_t kind = {
+    .own = own, .compile = compile, .text = evaluate, .attribute = attribute};
 
 /* ---- the queue ---- */
 

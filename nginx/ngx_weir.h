@@ -65,6 +65,7 @@ typedef void ngx_weir_value_t;
 
 /* What the modules do each in its own way. */
 typedef struct {
+    const char *const *own; /* keys that nginx fills, whatever weir_attribute says; end with NULL */
     ngx_weir_value_t *(*compile)(ngx_conf_t *cf, ngx_str_t text); /* NULL: nginx has said why */
     ngx_int_t (*text)(void *from, ngx_weir_value_t *value, ngx_str_t *out); /* from: who asks */
     bool (*limit_option)(void *place, ngx_str_t word); /* of weir_limit; NULL: none but domain= */

@@ -181,7 +181,9 @@ ngx_int_t ngx_weir_fail(ngx_weir_asking_t *a, int err)
         told = ngx_time();
         ngx_log_error(NGX_LOG_ERR, log, 0, "weir: nothing is limited here: %s%s",
                       weir_strerror(err),
-                      err == WEIR_ERR_DOMAIN_EMPTY ? "; the rules have several domains" : "");
+                      err == WEIR_ERR_DOMAIN_EMPTY ? "; the rules have several domains"
+                      : err == WEIR_ERR_NOT_FOUND  ? "; the rules have no such domain"
+                                                   : "");
     }
     return NGX_DECLINED;
 }

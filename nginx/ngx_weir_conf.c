@@ -108,6 +108,15 @@ char *ngx_weir_set_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     return NGX_CONF_OK;
 }
 
+/* Whether nginx fills this key itself. */
+static bool is_own(const ngx_weir_kind_t *kind, ngx_str_t key)
+{
+    for (const char *const *own = kind->own; *own != NULL; own++)
+        if (ngx_weir_is_word(key, *own))
+            return true;
+    return false;
+}
+
 char *ngx_weir_set_attribute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_weir_place_conf_t *place = conf;
@@ -119,6 +128,10 @@ char *ngx_weir_set_attribute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     if (place->attributes->nelts == NGX_WEIR_ATTRIBUTES_MAX)
         return "is there too often";
+    if (is_own(kind, words[1]))
+        return "is for other keys: this one is what nginx knows of the request itself";
+    if (ngx_weir_has_attribute(place, ngx_weir_str(words[1])))
+        return "has had this key already";
     ngx_weir_entry_t *entry = ngx_array_push(place->attributes);
     if (entry == NULL)
         return NGX_CONF_ERROR;

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from nginx_rig import App, Nginx, ROOT, RULES, wait_for
+from http_rig import send_raw
+from nginx_rig import App, Nginx, PATIENCE_S, ROOT, RULES, wait_for
 
 PER_KEY = """\
 domain: api
@@ -200,6 +201,17 @@ def test_status_of_a_refusal():
         assert nginx.statuses(4) == [200, 200, 200, 503]
 
 
+def test_status_444_closes_without_a_word():
+    with Nginx(location="weir_status 444;", listen=" http2") as nginx:
+        done = subprocess.run(["nghttp", "-v", *[f"http://127.0.0.1:{nginx.port}/?{i}" for i in range(4)]],
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.stdout.count(":status: 200") == 3 and ":status: 444" not in done.stdout
+    with Nginx(location="weir_status 444;") as nginx:
+        assert nginx.statuses(3) == [200] * 3
+        assert send_raw(nginx.port, b"GET / HTTP/1.1\r\nHost: h\r\n\r\n") == b""
+        assert sorted(one["status"] for one in nginx.wait_for_access(4)) == ["200"] * 3 + ["444"]
+
+
 @pytest.mark.parametrize("dialects, on_200, on_429", [
     ("none", set(), {"Cache-Control"}),
     ("ietf-11", {"RateLimit", "RateLimit-Policy"}, {"RateLimit", "RateLimit-Policy", "Retry-After", "Cache-Control"}),
@@ -294,6 +306,9 @@ def test_a_location_inherits_and_replaces():
     ("weir_limit on; weir_descriptor user=$remote_user;", "domain=NAME"),
     ("weir_descriptor hits=1;", "needs a KEY=VALUE"),
     ("weir_attribute user $remote_user;", "weir_user says who the user is"),
+    ("weir_attribute remote_address $arg_a;", "is for other keys"),
+    ("weir_attribute path $arg_a;", "is for other keys"),
+    ("weir_attribute account $arg_a; weir_attribute account $arg_b;", "has had this key already"),
     ("weir_log_level debug;", 'invalid value "debug"'),
     ("weir_hits $no_such_variable;", "unknown"),
 ])
