@@ -252,6 +252,15 @@ static bool parse_status(struct weir_parser *p, const struct weir_yaml *value, u
     return true;
 }
 
+/* 1xx go before an answer, all but 101; and where nginx logs 444 or 499, nobody was answered. */
+static void warn_no_answer(struct weir_parser *p, const struct weir_yaml *value, uint16_t status)
+{
+    bool is_before = status >= 100 && status < 200 && status != 101;
+    if (is_before || status == 444 || status == 499)
+        weir_report_warning(p->report, weir_parse_mark(p, value),
+                            "no answer has status %u, so that it has no effect", (unsigned)status);
+}
+
 static void parse_statuses(struct weir_parser *p, const struct weir_yaml *value)
 {
     struct weir_status_set set = {0};
@@ -266,6 +275,7 @@ static void parse_statuses(struct weir_parser *p, const struct weir_yaml *value)
         }
         if (!parse_status(p, one, &set.statuses[set.count]))
             return;
+        warn_no_answer(p, one, set.statuses[set.count]);
         set.count++;
     }
     if (set.count == 0) {

@@ -121,6 +121,11 @@ static void count_if_names_statuses_that_can_be_given_back(void **state)
     (void)state;
     assert_quiet(COUNT_IF("count_if: {status: [401, 403, 5xx]}"));
     assert_quiet(COUNT_IF("count_if: {status: 401}, algorithm: token_bucket"));
+    assert_quiet(COUNT_IF("count_if: {status: [101, 200, 429, 599]}"));
+    assert_warned(COUNT_IF("count_if: {status: [401, 100]}"), "no answer has status 100");
+    assert_warned(COUNT_IF("count_if: {status: 199}"), "no answer has status 199");
+    assert_warned(COUNT_IF("count_if: {status: 444}"), "no answer has status 444");
+    assert_warned(COUNT_IF("count_if: {status: 499}"), "no answer has status 499");
     assert_refused(COUNT_IF("count_if: {}"), "needs a status");
     assert_refused(COUNT_IF("count_if: {status: []}"), "empty list");
     assert_refused(COUNT_IF("count_if: {status: [99]}"), "status");
