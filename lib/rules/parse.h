@@ -64,6 +64,8 @@ int weir_parse_word(struct weir_parser *p, struct weir_str what, const struct we
 bool weir_parse_is_null(const struct weir_yaml *value);
 /* True for a mapping; else reports that one is needed. */
 bool weir_parse_is_map(struct weir_parser *p, struct weir_str what, const struct weir_yaml *value);
+/* Reports an item of a list that must be one; advice says how it is written. */
+void weir_parse_no_map(struct weir_parser *p, const struct weir_yaml *item, const char *advice);
 struct weir_draft_extra *weir_parse_extra(struct weir_parser *p);
 
 /* A pair of a small mapping whose fields are not in fields.def; unknown keys are the caller's to

@@ -21,9 +21,7 @@ static void parse_one(struct weir_parser *p, struct weir_draft_descriptor *paren
                       const struct weir_yaml *item)
 {
     if (item->kind != WEIR_YAML_MAP) {
-        weir_report_error(p->report, weir_parse_mark(p, item),
-                          "config error, yaml file contains list of type other than map: a "
-                          "descriptor starts with '- key:'");
+        weir_parse_no_map(p, item, "a descriptor starts with '- key:'");
         return;
     }
     struct weir_draft_descriptor *one = WEIR_ARENA_NEW(p->arena, struct weir_draft_descriptor);
@@ -58,7 +56,7 @@ void weir_parse_descriptors(struct weir_parser *p, const struct weir_field *fiel
         return;
     if (value->kind != WEIR_YAML_LIST) {
         weir_report_error(p->report, weir_parse_mark(p, value),
-                          "'%s' must be a list of descriptors", field->name.ptr);
+                          WEIR_NOT_LOADED "'%s' must be a list of descriptors", field->name.ptr);
         return;
     }
     if (p->depth == WEIR_ENTRIES_MAX) {

@@ -108,15 +108,14 @@ void weir_parse_replaces(struct weir_parser *p, const struct weir_field *field,
         return;
     if (value->kind != WEIR_YAML_LIST) {
         weir_report_error(p->report, weir_parse_mark(p, value),
-                          "'%s' must be a list, as in [{name: other}]", field->name.ptr);
+                          WEIR_NOT_LOADED "'%s' must be a list, as in [{name: other}]",
+                          field->name.ptr);
         return;
     }
     for (const struct weir_yaml *i = value->first; i; i = i->next) {
         const struct weir_yaml *item = weir_yaml_follow(i);
         if (item->kind != WEIR_YAML_MAP) {
-            weir_report_error(p->report, weir_parse_mark(p, item),
-                              "config error, yaml file contains list of type other than map: "
-                              "write {name: other}");
+            weir_parse_no_map(p, item, "write {name: other}");
             continue;
         }
         p->name = *end = WEIR_ARENA_NEW(p->arena, struct weir_draft_name);

@@ -29,8 +29,9 @@ static bool is_scalar(struct weir_parser *p, struct weir_str what, const char *n
 {
     if (value->kind == WEIR_YAML_SCALAR)
         return true;
-    weir_report_error(p->report, weir_parse_mark(p, value), "'%.*s' must be %s, not %s",
-                      WEIR_STR_ARG(what), needed, kind_name(value));
+    weir_report_error(p->report, weir_parse_mark(p, value),
+                      WEIR_NOT_LOADED "'%.*s' must be %s, not %s", WEIR_STR_ARG(what), needed,
+                      kind_name(value));
     return false;
 }
 
@@ -38,18 +39,19 @@ bool weir_parse_is_map(struct weir_parser *p, struct weir_str what, const struct
 {
     if (value->kind == WEIR_YAML_MAP)
         return true;
-    weir_report_error(p->report, weir_parse_mark(p, value), "'%.*s' must be a mapping, not %s",
-                      WEIR_STR_ARG(what), kind_name(value));
+    weir_report_error(p->report, weir_parse_mark(p, value),
+                      WEIR_NOT_LOADED "'%.*s' must be a mapping, not %s", WEIR_STR_ARG(what),
+                      kind_name(value));
     return false;
 }
 
-/* Where envoyproxy/ratelimit gives up and the meaning is clear, we go on and say so. */
-static void warn_quote(struct weir_parser *p, const struct weir_yaml *value)
+void weir_parse_no_map(struct weir_parser *p, const struct weir_yaml *item, const char *advice)
 {
-    weir_report_warning(p->report, weir_parse_mark(p, value),
-                        "envoyproxy/ratelimit rejects the number %.*s where it is not quoted; "
-                        "write \"%.*s\"",
-                        WEIR_SHOWN(value->text), WEIR_SHOWN(value->text));
+    bool has_text = item->kind == WEIR_YAML_SCALAR;
+    struct weir_str shown = has_text ? item->text : weir_str_of(kind_name(item));
+    weir_report_error(p->report, weir_parse_mark(p, item),
+                      "config error, yaml file contains list of type other than map: %.*s; %s",
+                      WEIR_SHOWN(shown), advice);
 }
 
 bool weir_parse_str(struct weir_parser *p, struct weir_str what, const struct weir_yaml *value,
@@ -58,8 +60,13 @@ bool weir_parse_str(struct weir_parser *p, struct weir_str what, const struct we
     if (!is_scalar(p, what, "a text", value))
         return false;
     enum weir_scalar kind = weir_scalar_kind(value);
-    if (kind == WEIR_SCALAR_FLOAT)
-        warn_quote(p, value);
+    if (kind == WEIR_SCALAR_FLOAT) {
+        weir_report_error(p->report, weir_parse_mark(p, value),
+                          "error checking config: '%.*s' must be a text, and %.*s is a number; "
+                          "write \"%.*s\"",
+                          WEIR_STR_ARG(what), WEIR_SHOWN(value->text), WEIR_SHOWN(value->text));
+        return false;
+    }
     *out = kind == WEIR_SCALAR_NULL ? (struct weir_str){.ptr = "", .len = 0}
                                     : weir_arena_str(p->arena, value->text);
     return true;
@@ -74,42 +81,23 @@ bool weir_parse_bool(struct weir_parser *p, struct weir_str what, const struct w
         *out = false;
         return true;
     }
-    if (!weir_scalar_bool(value->text, out)) {
+    bool truth;
+    if (!value->is_plain || !weir_scalar_bool(value->text, &truth)) {
         weir_report_error(p->report, weir_parse_mark(p, value),
-                          "'%.*s' must be true or false, not '%.*s'", WEIR_STR_ARG(what),
+                          WEIR_NOT_LOADED "'%.*s' must be true or false%s, not '%.*s'",
+                          WEIR_STR_ARG(what), value->is_plain ? "" : ", without quotes",
                           WEIR_SHOWN(value->text));
         return false;
     }
-    if (!value->is_plain)
-        weir_report_warning(p->report, weir_parse_mark(p, value),
-                            "envoyproxy/ratelimit rejects \"%.*s\" in quotes for '%.*s'; write it "
-                            "without them",
-                            WEIR_SHOWN(value->text), WEIR_STR_ARG(what));
+    *out = truth;
     return true;
 }
 
-/* A whole number, also when written as 5.0 or "5". */
-static bool whole_number(struct weir_parser *p, const struct weir_yaml *value, uint64_t *out)
+/* Of a number, as it is written: 5.0 and "5" are none. */
+static bool whole_number(const struct weir_yaml *value, uint64_t *out)
 {
     bool is_negative = false;
-    double number;
-    if (weir_scalar_int(value->text, &is_negative, out)) {
-        if (!is_negative && !value->is_plain)
-            weir_report_warning(p->report, weir_parse_mark(p, value),
-                                "envoyproxy/ratelimit rejects \"%.*s\" in quotes where a number "
-                                "is needed; write it without them",
-                                WEIR_SHOWN(value->text));
-        return !is_negative;
-    }
-    if (!weir_scalar_float(value->text, &number) || !(number >= 0 && number <= 9e15))
-        return false;
-    *out = (uint64_t)number;
-    if ((double)*out < number)
-        return false;
-    weir_report_warning(p->report, weir_parse_mark(p, value),
-                        "envoyproxy/ratelimit rejects %.*s; write %llu", WEIR_SHOWN(value->text),
-                        (unsigned long long)*out);
-    return true;
+    return value->is_plain && weir_scalar_int(value->text, &is_negative, out) && !is_negative;
 }
 
 bool weir_parse_number(struct weir_parser *p, struct weir_str what, const struct weir_yaml *value,
@@ -119,10 +107,13 @@ bool weir_parse_number(struct weir_parser *p, struct weir_str what, const struct
         return false;
     uint64_t number = 0;
     bool is_null = weir_parse_is_null(value);
-    if ((!is_null && !whole_number(p, value, &number)) || number < least || number > most) {
+    if ((!is_null && !whole_number(value, &number)) || number < least || number > most) {
+        bool is_float = weir_scalar_kind(value) == WEIR_SCALAR_FLOAT;
         weir_report_error(p->report, weir_parse_mark(p, value),
-                          "'%.*s' must be a number from %u to %u, not '%.*s'", WEIR_STR_ARG(what),
-                          least, most, WEIR_SHOWN(value->text));
+                          "%s'%.*s' must be a number from %u to %u%s, not '%.*s'",
+                          is_float ? "error checking config: " : WEIR_NOT_LOADED,
+                          WEIR_STR_ARG(what), least, most,
+                          value->is_plain ? "" : ", without quotes", WEIR_SHOWN(value->text));
         return false;
     }
     *out = (uint32_t)number;

@@ -199,7 +199,8 @@ static void on_error(struct reader *r)
         return;
     }
     const char *context = p->context ? p->context : "";
-    weir_report_error(r->report, mark_of(r, p->problem_mark), "not valid YAML: %s%s%s",
+    weir_report_error(r->report, mark_of(r, p->problem_mark),
+                      WEIR_NOT_LOADED "not valid YAML: %s%s%s",
                       p->problem ? p->problem : "unreadable", *context ? " " : "", context);
 }
 

@@ -16,6 +16,9 @@
 #include "base/arena.h"
 #include "rules/report.h"
 
+/* How envoyproxy/ratelimit begins where a value is not of its field's type, or YAML is none. */
+#define WEIR_NOT_LOADED "error loading config file: "
+
 enum weir_yaml_kind { WEIR_YAML_SCALAR, WEIR_YAML_LIST, WEIR_YAML_MAP, WEIR_YAML_ALIAS };
 
 struct weir_yaml {

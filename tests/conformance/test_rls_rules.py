@@ -77,10 +77,13 @@ WRONG = [                                                                       
      "share_threshold can only be used with wildcard values (containing '*'), but found key 't.k_v'"),
     (rule("key: k, 5: v"), "config error, key is not of type string: 5"),
     (rule("key: k, ratelimit: {unit: day}"), "config error, unknown key 'ratelimit'"),
-    ("domain: t\ndescriptors:\n- k\n", "config error, yaml file contains list of type other than map"),
-    (rule("key: k, rate_limit: {unit: day, requests_per_unit: 1.5}"), "must be a number from 0 to 4294967295"),
-    (rule("key: k, rate_limit: {unit: day, requests_per_unit: -1}"), "must be a number from 0 to 4294967295"),
-    ("domain: t\ndescriptors:\n- {key: k\n", "not valid YAML"),
+    ("domain: t\ndescriptors:\n- k\n", "config error, yaml file contains list of type other than map: k"),
+    (rule("key: k, rate_limit: {unit: day, requests_per_unit: 1.5}"), "error checking config: 'requests_per_unit'"),
+    (rule("key: k, value: 1.5"), "error checking config: 'value' must be a text"),
+    (rule("key: k, metadata: {a: .inf}"), "error parsing metadata: "),
+    (rule("key: k, rate_limit: {unit: day, requests_per_unit: -1}"), "error loading config file: 'requests_per_unit'"),
+    (rule("key: k, shadow_mode: 'true'"), "error loading config file: 'shadow_mode'"),
+    ("domain: t\ndescriptors:\n- {key: k\n", "error loading config file: not valid YAML"),
 ]
 
 

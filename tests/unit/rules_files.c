@@ -108,7 +108,7 @@ static void errors_of_all_files_are_told(void **state)
     assert_int_equal(load_path("", false, &rules), WEIR_ERR_RULES);
     assert_null(rules);
     assert_said("a.yaml:2:1: config error, unknown key 'foo'");
-    assert_said("b.yaml:2:1: not valid YAML");
+    assert_said("b.yaml:2:1: error loading config file: not valid YAML");
     assert_said("c.yaml:1:9: duplicate domain 'a' in config file; the first is a.yaml");
     assert_said("d.yaml:2:1: a NUL byte");
     assert_said("e.yaml:2:1: not valid UTF-8: byte 0xff");

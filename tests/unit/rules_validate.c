@@ -43,7 +43,8 @@ static void every_error_of_envoyproxy_ratelimit_is_one_here(void **state)
         {"domain: d\n[a]: x\n", "config error, key is not of type string"},
         {"domain: d\nfoo: x\n", "rules.yaml:2:1: config error, unknown key 'foo'"},
         {HEAD "  - a\n  - b\n",
-         "rules.yaml:3:5: config error, yaml file contains list of type other than map"},
+         "rules.yaml:3:5: config error, yaml file contains list of type other than map: a; a "
+         "descriptor starts with '- key:'"},
         {HEAD "  - {key: k, rate_limit: {unit: day, replaces: [n]}}\n",
          "config error, yaml file contains list of type other than map"},
         {"domain: d\ndescriptors: [\n", "not valid YAML"},
@@ -187,17 +188,27 @@ static void yaml_1_1_is_read_as_go_reads_it(void **state)
     weir_rules_free(rules);
 }
 
-static void what_go_rejects_and_is_clear_loads_with_a_warning(void **state)
+static void scalars_of_the_wrong_type_are_refused_as_there(void **state)
 {
     (void)state;
-    assert_warned(HEAD "  - {key: k, value: 1.5, " LIMIT "}\n",
-                  "envoyproxy/ratelimit rejects the number 1.5");
-    assert_warned(HEAD "  - {key: k, rate_limit: {unit: day, requests_per_unit: 5.0}}\n",
-                  "envoyproxy/ratelimit rejects 5.0; write 5");
-    assert_warned(HEAD "  - {key: k, rate_limit: {unit: day, requests_per_unit: '5'}}\n",
-                  "in quotes");
-    assert_warned(HEAD "  - {key: k, shadow_mode: 'true', " LIMIT "}\n", "in quotes");
-    assert_warned(HEAD "  - {key: k, value: 99999999999999999999, " LIMIT "}\n", "rejects");
+    assert_refused(HEAD "  - {key: k, value: 1.5, " LIMIT "}\n",
+                   "rules.yaml:3:21: error checking config: 'value' must be a text, and 1.5 is a "
+                   "number; write \"1.5\"");
+    assert_refused(HEAD "  - {key: 1e3, " LIMIT "}\n", "error checking config: 'key'");
+    assert_refused(HEAD "  - {key: k, value: 99999999999999999999, " LIMIT "}\n",
+                   "error checking config: ");
+    assert_refused(HEAD "  - {key: k, rate_limit: {unit: day, requests_per_unit: 5.0}}\n",
+                   "error checking config: 'requests_per_unit' must be a number from 0 to "
+                   "4294967295, not '5.0'");
+    assert_refused(HEAD "  - {key: k, rate_limit: {unit: day, requests_per_unit: '5'}}\n",
+                   "error loading config file: 'requests_per_unit' must be a number from 0 to "
+                   "4294967295, without quotes, not '5'");
+    assert_refused(HEAD "  - {key: k, shadow_mode: 'true', " LIMIT "}\n",
+                   "error loading config file: 'shadow_mode' must be true or false, without "
+                   "quotes, not 'true'");
+    assert_refused(HEAD "  - {key: k, rate_limit: 5}\n", "error loading config file: ");
+    assert_refused(HEAD "  - {key: k, descriptors: {key: l}}\n", "error loading config file: ");
+    assert_refused("domain: d\ndescriptors: [\n", "error loading config file: not valid YAML: ");
 }
 
 static void what_is_surely_not_meant_is_warned_about(void **state)
@@ -376,7 +387,7 @@ int main(void)
         cmocka_unit_test(all_errors_are_told_at_once_in_order),
         cmocka_unit_test(errors_beyond_the_maximum_are_counted),
         cmocka_unit_test(yaml_1_1_is_read_as_go_reads_it),
-        cmocka_unit_test(what_go_rejects_and_is_clear_loads_with_a_warning),
+        cmocka_unit_test(scalars_of_the_wrong_type_are_refused_as_there),
         cmocka_unit_test(what_is_surely_not_meant_is_warned_about),
         cmocka_unit_test(good_rules_are_silent),
         cmocka_unit_test(anchors_and_merge_keys_are_followed),
