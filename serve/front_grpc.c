@@ -255,6 +255,8 @@ static struct weir_grpc_status refusal_of(int err)
     case WEIR_ERR_DESCRIPTORS_EMPTY:
     case WEIR_ERR_OVERRIDE_UNIT:
         return (struct weir_grpc_status){WEIR_GRPC_INVALID_ARGUMENT, weir_strerror(err)};
+    case WEIR_ERR_NO_RULES:
+        return (struct weir_grpc_status){WEIR_GRPC_UNAVAILABLE, weir_strerror(err)};
     case WEIR_ERR_TOO_LARGE:
         return (struct weir_grpc_status){
             WEIR_GRPC_RESOURCE_EXHAUSTED,

@@ -121,6 +121,13 @@ static int decide(struct weir_front_http *front, const struct weir_request *requ
     return weir_ask_start(worker->asks, request, now_ns, out, &front->waiter);
 }
 
+static uint32_t status_of(int err)
+{
+    if (err == WEIR_ERR_NO_RULES)
+        return 503;
+    return err == WEIR_ERR_TOO_LARGE ? 413 : 400;
+}
+
 void weir_front_http_json(struct weir_front_http *front, const struct weir_http1_request *request)
 {
     struct weir_rls_json json; /* large, and mostly not touched */
@@ -135,8 +142,7 @@ void weir_front_http_json(struct weir_front_http *front, const struct weir_http1
         if (weir_service_settings(front->http.worker->service)->dynamic_metadata)
             weir_buf_add(&front->asked.body, request->body);
     } else if (err) {
-        refuse(front, request, err == WEIR_ERR_TOO_LARGE ? 413 : 400,
-               why[0] != '\0' ? why : weir_strerror(err));
+        refuse(front, request, status_of(err), why[0] != '\0' ? why : weir_strerror(err));
     } else {
         tell(front, request, &json.request, &decision);
     }

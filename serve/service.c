@@ -142,6 +142,7 @@ static int open_engine(struct weir_service *service)
         .table_bytes = settings->table_size,
         .merge_domains = settings->merge_domains,
         .may_lack_rules = settings->start_without_rules,
+        .fail_without_rules = settings->rules[0] != '\0',
         .shadow_mode = settings->shadow_mode,
         .quota_mode = settings->quota_mode,
         .eventual = strcmp(settings->consistency, "eventual") == 0,

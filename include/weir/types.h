@@ -33,7 +33,8 @@ extern "C" {
       "or year")                                                                                   \
     X(STORE, 13, "the store answered what it should not")                                          \
     X(STORE_AWAY, 14, "the store cannot be asked")                                                 \
-    X(STORE_LATE, 15, "the store did not answer in time")
+    X(STORE_LATE, 15, "the store did not answer in time")                                          \
+    X(NO_RULES, 16, "no rate limit configuration loaded")
 
 enum weir_err {
 #define WEIR_X(name, number, text) WEIR_ERR_##name = -(number),

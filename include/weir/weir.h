@@ -45,19 +45,20 @@ enum weir_level { WEIR_LEVEL_ERROR, WEIR_LEVEL_WARNING, WEIR_LEVEL_INFO };
 typedef void (*weir_log_fn)(void *ctx, enum weir_level level, const char *line);
 
 struct weir_options {
-    const char *rules_path; /* a file, or a directory of files; NULL: no rules, overrides only */
-    const char *table_path; /* NULL: a private table in memory, gone with the engine */
-    uint64_t table_bytes;   /* size if the table is created here; 0: 64 MiB */
-    bool merge_domains;     /* several files may speak of one domain */
-    bool may_lack_rules;    /* open even if they are not valid: limits nothing until they are */
-    bool shadow_mode;       /* decide and count, but answer OK (global shadow mode) */
-    bool quota_mode;        /* every limit is in quota mode */
-    bool eventual;          /* limits that do not say are `consistency: eventual` (weir serve) */
-    bool no_top_keys;       /* leave no words of keys in the table: see weir_top_each() */
-    bool virtual_time;      /* now_ns is the truth, also where it goes back a little: for replays;
+    const char *rules_path;  /* a file, or a directory of files; NULL: no rules, overrides only */
+    const char *table_path;  /* NULL: a private table in memory, gone with the engine */
+    uint64_t table_bytes;    /* size if the table is created here; 0: 64 MiB */
+    bool merge_domains;      /* several files may speak of one domain */
+    bool may_lack_rules;     /* open even if they are not valid: limits nothing until they are */
+    bool fail_without_rules; /* until they are, checks fail with WEIR_ERR_NO_RULES instead */
+    bool shadow_mode;        /* decide and count, but answer OK (global shadow mode) */
+    bool quota_mode;         /* every limit is in quota mode */
+    bool eventual;           /* limits that do not say are `consistency: eventual` (weir serve) */
+    bool no_top_keys;        /* leave no words of keys in the table: see weir_top_each() */
+    bool virtual_time;       /* now_ns is the truth, also where it goes back a little: for replays;
                              * otherwise up to two seconds are taken for a thread that is behind */
-    float near_limit_ratio; /* 0: 0.8 */
-    weir_log_fn log;        /* NULL: silent */
+    float near_limit_ratio;  /* 0: 0.8 */
+    weir_log_fn log;         /* NULL: silent */
     void *log_ctx;
 };
 

@@ -324,8 +324,11 @@ static inline int open_plan(struct weir_session *s, const struct weir_published 
     if (err)
         return err;
     const struct weir_domain *domain = find_domain(s, published, request->domain);
-    if (__builtin_expect(!domain, 0))
+    if (__builtin_expect(!domain, 0)) {
+        if (!published->rules && s->engine->options.fail_without_rules)
+            return WEIR_ERR_NO_RULES;
         note_stranger(s, request->domain);
+    }
     struct weir_plan *plan = &s->plans[s->plan_count++];
     *plan = (struct weir_plan){
         .domain = domain,

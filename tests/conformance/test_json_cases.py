@@ -381,6 +381,13 @@ def test_51_what_is_wrong_is_a_bad_request(weir, body, why):
     assert why in headers["X-Weir-Reason"]
 
 
+def test_51_without_rules_every_call_fails(tmp_path):
+    with Service(tmp_path, "domain: t\ndescriptors: oops\n", ["--start-without-rules"], listeners=("http",)) as weir:
+        status, text, headers = post(weir, {"domain": "t", "descriptors": [descriptor(("k", "v"))]})
+        assert (status, text, headers["X-Weir-Reason"]) == (
+            503, b"Service Unavailable\n", "no rate limit configuration loaded")
+
+
 @pytest.mark.parametrize("body", [
     {"domain": "t", "descriptors": [descriptor(("k", "v"))] * 65},
     {"domain": "t", "descriptors": [descriptor(*[("k", "v")] * 33)]},

@@ -6,7 +6,7 @@ import signal
 
 import grpc
 
-from rls_wire import HEALTH_CHECK, NOT_SERVING, OK, SERVICE_UNKNOWN, SERVING, bytes_field
+from rls_wire import HEALTH_CHECK, NOT_SERVING, OK, SERVICE_UNKNOWN, SERVING, bytes_field, request
 from service import Service
 
 RULES = "domain: t\ndescriptors: []\n"
@@ -64,6 +64,9 @@ def test_health_waits_for_rules_where_told_so(tmp_path, connect):
     with Service(tmp_path, "domain: t\ndescriptors: oops\n", flags) as weir, connect(weir.address("grpc")) as client:
         watch = client.watch("ratelimit")
         assert next(watch) == NOT_SERVING
+        assert client.refusal(request("t", [("k", "v")])) == (                          # 51
+            grpc.StatusCode.UNAVAILABLE, "no rate limit configuration loaded")
+        assert client.refusal(request("t"))[1] == "rate limit descriptor list must not be empty"
         weir.rules(RULES)
         assert next(watch) == SERVING
         watch.cancel()
