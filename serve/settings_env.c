@@ -139,42 +139,48 @@ static void add_sentinel_login(char text[TEXT_LEN], const char *auth)
     add_encoded(text, user);
 }
 
-/* REDIS_URL to a URL of ours: there it is an address, whose meaning others say; with a sentinel it
- * begins with the master's name. */
+static bool is_word(const char *text, const char *word)
+{
+    return text != NULL && strcasecmp(text, word) == 0;
+}
+
+/* A URL of addresses, whose meaning others say; with a sentinel they begin with the master's name. */
+static void make_url(char text[TEXT_LEN], const char *addresses, char *const *environment)
+{
+    const char *type = get(environment, "REDIS_TYPE"), *auth = get(environment, "REDIS_AUTH");
+    const char *sentinel_auth = get(environment, "REDIS_SENTINEL_AUTH");
+    const char *comma = strchr(addresses, ',');
+    bool is_sentinel = is_word(type, "sentinel");
+    snprintf(text, TEXT_LEN, "redis%s%s://", is_true(get(environment, "REDIS_TLS")) ? "s" : "",
+             is_word(type, "cluster") ? "-cluster"
+             : is_sentinel            ? "-sentinel"
+                                      : "");
+    if (auth != NULL) {
+        add_encoded(text, auth);
+        add_plain(text, "@");
+    }
+    size_t len = strlen(text);
+    if (is_sentinel && comma != NULL)
+        snprintf(text + len, TEXT_LEN - len, "%.*s@%s", (int)(comma - addresses), addresses,
+                 comma + 1);
+    else
+        add_plain(text, addresses);
+    if (is_sentinel && sentinel_auth != NULL)
+        add_sentinel_login(text, sentinel_auth);
+}
+
 static void set_store(struct weir_settings *settings, char *const *environment)
 {
-    const char *url = get(environment, "REDIS_URL"), *type = get(environment, "REDIS_TYPE");
-    const char *socket = get(environment, "REDIS_SOCKET_TYPE");
-    const char *auth = get(environment, "REDIS_AUTH");
-    const char *sentinel_auth = get(environment, "REDIS_SENTINEL_AUTH");
+    const char *url = get(environment, "REDIS_URL");
     char text[TEXT_LEN];
-    bool is_cluster = type != NULL && strcasecmp(type, "cluster") == 0;
-    bool is_sentinel = type != NULL && strcasecmp(type, "sentinel") == 0;
     if (url == NULL)
         return;
-    const char *comma = strchr(url, ',');
-    if (strstr(url, "://") != NULL) {
+    if (strstr(url, "://") != NULL)
         snprintf(text, sizeof(text), "%s", url);
-    } else if (url[0] == '/' || (socket != NULL && strcasecmp(socket, "unix") == 0)) {
+    else if (url[0] == '/' || is_word(get(environment, "REDIS_SOCKET_TYPE"), "unix"))
         snprintf(text, sizeof(text), "unix:%s", url);
-    } else {
-        bool is_tls = is_true(get(environment, "REDIS_TLS"));
-        snprintf(text, sizeof(text), "redis%s%s://", is_tls ? "s" : "",
-                 is_cluster    ? "-cluster"
-                 : is_sentinel ? "-sentinel"
-                               : "");
-        if (auth != NULL) {
-            add_encoded(text, auth);
-            add_plain(text, "@");
-        }
-        size_t len = strlen(text);
-        if (is_sentinel && comma != NULL)
-            snprintf(text + len, sizeof(text) - len, "%.*s@%s", (int)(comma - url), url, comma + 1);
-        else
-            snprintf(text + len, sizeof(text) - len, "%s", url);
-        if (is_sentinel && sentinel_auth != NULL)
-            add_sentinel_login(text, sentinel_auth);
-    }
+    else
+        make_url(text, url, environment);
     weir_settings_set(settings, WEIR_SETTING_NUMBER_store, text,
                       "REDIS_URL, REDIS_TYPE, REDIS_SOCKET_TYPE, REDIS_AUTH, REDIS_SENTINEL_AUTH "
                       "and REDIS_TLS in the environment");

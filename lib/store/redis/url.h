@@ -7,7 +7,8 @@
  *                      [?sentinel_user=USER&sentinel_password=PASSWORD]
  *     redis-shards://[[user:]password@]host[:port],host[:port]...[/database]
  *
- * Users and passwords may be %-encoded; those behind the ? are the Sentinels' own.  An IPv6 address stands in brackets.
+ * Users and passwords may be %-encoded; those behind the ? are the Sentinels' own.  An IPv6 address
+ * stands in brackets.
  *
  * Purity: no I/O, no allocation.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_STORE_REDIS_URL_H
