@@ -3,9 +3,15 @@
  *     admitted by policy --> debt: a counter, hits that still matter --store back--> forced take
  *
  * So the store's count is, after healing, what all machines together have admitted.  A debt is kept
- * as its counter would be: of a window the hits of that window, of a bucket what has not flowed
- * back; what no longer matters is forgotten, never charged to a later window.  Forced is a take
- * whose limit is as large as can be.  Concurrency has no debts: its slots end by themselves.
+ * as its counter would be: of a window the hits of that window, where the one before counts still,
+ * its hits, too; of a bucket what has not flowed back.  What no longer matters is forgotten, never
+ * charged to a later window.  Forced is a take whose limit is as large as can be, or where two
+ * windows count, an addition to one of them.
+ *
+ * Concurrency has no debts.  What would have to be charged is not what was taken while the store was
+ * away, but what of it is in use still, which only those know who will give it back: charged with
+ * all of it, a busy limit would refuse everybody for the life of a slot.  Slots end by themselves;
+ * until then, at most as many more are in flight as the machines' shares let in.
  *
  * There are at most DEBTS_MAX counters; what is beyond is counted as lost.
  *
@@ -33,8 +39,10 @@ struct debt {
     uint64_t hash;
     uint64_t since_ns; /* of the newest hits */
     uint64_t hits;     /* not yet under way */
+    uint64_t earlier;  /* of the window before that of since_ns, likewise, where it counts */
     struct weir_tat tat;
-    uint64_t sent; /* hits under way; 0: none are */
+    uint64_t sent;    /* hits under way; 0: none are */
+    uint64_t sent_ns; /* since_ns of these */
     uint32_t tries;
     uint32_t name_len; /* 0: the debt is free */
     char name[NAME_MAX];
@@ -79,9 +87,15 @@ static void age(struct debt *debt, uint64_t now_ns)
         debt->since_ns = weir_max(debt->since_ns, now_ns);
         break;
     case WEIR_REDIS_WINDOW:
-    case WEIR_REDIS_SLIDE:
         if (windows > 0)
             debt->hits = 0;
+        break;
+    case WEIR_REDIS_SLIDE:
+        if (windows > 0) {
+            debt->earlier = windows == 1 ? debt->hits : 0;
+            debt->hits = 0;
+            debt->since_ns = now_ns;
+        }
         break;
     case WEIR_REDIS_SUB:
     case WEIR_REDIS_LOG:
@@ -103,9 +117,24 @@ static void age(struct debt *debt, uint64_t now_ns)
     }
 }
 
+/* Hits of an earlier window than the newest; false: they are of the same. */
+static bool owe_earlier(struct debt *debt, uint64_t hits, uint64_t at_ns)
+{
+    uint64_t window_ns = debt->limit.window_ns;
+    uint64_t windows = debt->since_ns / window_ns - weir_min(debt->since_ns, at_ns) / window_ns;
+    enum weir_redis_kind kind = weir_redis_kind_of(&debt->limit);
+    if (windows == 0 || (kind != WEIR_REDIS_WINDOW && kind != WEIR_REDIS_SLIDE))
+        return false;
+    if (kind == WEIR_REDIS_SLIDE && windows == 1)
+        debt->earlier = weir_sat_add(debt->earlier, hits);
+    return true;
+}
+
 static void owe(struct debt *debt, uint64_t hits, uint64_t now_ns)
 {
     age(debt, now_ns);
+    if (owe_earlier(debt, hits, now_ns))
+        return;
     debt->since_ns = weir_max(debt->since_ns, now_ns);
     debt->hits = weir_sat_add(debt->hits, hits);
     if (!is_bucket(&debt->limit))
@@ -209,13 +238,18 @@ static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_red
                         &(struct weir_redis_call){.counters = &debt->counter, .count = 1});
 }
 
+static bool is_nothing(const struct debt *debt)
+{
+    return debt->hits == 0 && debt->earlier == 0;
+}
+
 /* It was charged, or it never will be. */
 static void end(struct debt *debt, enum weir_ask_count count)
 {
     weir_ask_add(debt->asks, count, debt->sent);
     debt->asks->debts->under_way--;
     debt->sent = 0;
-    if (debt->hits == 0)
+    if (is_nothing(debt))
         forget(debt);
 }
 
@@ -225,7 +259,7 @@ static void take_back(struct debt *debt)
     uint64_t sent = debt->sent;
     debt->sent = 0;
     debt->asks->debts->under_way--;
-    owe(debt, sent, debt->since_ns);
+    owe(debt, sent, debt->sent_ns);
 }
 
 static void paid(struct debt *debt, const struct weir_redis_answer *answer)
@@ -259,23 +293,36 @@ void weir_ask_debt_late(void *ctx, int err)
         end(debt, err == 0 ? WEIR_ASK_COUNT_RECONCILED : WEIR_ASK_COUNT_LOST);
 }
 
+/* Which hits are charged next: those of one window. */
+static void take_out(struct debt *debt)
+{
+    bool is_earlier = debt->hits == 0;
+    debt->sent = is_earlier ? debt->earlier : debt->hits;
+    debt->sent_ns = is_earlier ? debt->since_ns - debt->limit.window_ns : debt->since_ns;
+    *(is_earlier ? &debt->earlier : &debt->hits) = 0;
+    debt->tat = (struct weir_tat){0};
+}
+
 static void pay(struct debt *debt, uint64_t now_ns)
 {
     struct weir_asks *asks = debt->asks;
     struct weir_str name = {.ptr = debt->name, .len = debt->name_len};
+    bool is_slide = weir_redis_kind_of(&debt->limit) == WEIR_REDIS_SLIDE;
     age(debt, now_ns);
-    if (debt->hits == 0) {
+    if (is_nothing(debt)) {
         forget(debt);
         return;
     }
+    take_out(debt);
     debt->told = forced(&debt->limit);
-    debt->counter = (struct weir_redis_counter){
-        .key = name, .limit = &debt->told, .hits = debt->hits, .op = WEIR_OP_TAKE, .ends = true};
+    debt->counter = (struct weir_redis_counter){.key = name,
+                                                .limit = &debt->told,
+                                                .hits = debt->sent,
+                                                .mark = debt->sent_ns / debt->limit.window_ns,
+                                                .op = is_slide ? WEIR_OP_ADD : WEIR_OP_TAKE,
+                                                .ends = true};
     debt->call = (struct weir_redis_ask){
         .key = name, .put = put, .done = call_done, .late_tag = weir_ask_tag(debt, WEIR_TAG_DEBT)};
-    debt->sent = debt->hits;
-    debt->hits = 0;
-    debt->tat = (struct weir_tat){0};
     debt->tries = 0;
     asks->debts->under_way++;
     weir_redis_link_ask(asks->link, &debt->call);

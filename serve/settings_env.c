@@ -144,7 +144,8 @@ static bool is_word(const char *text, const char *word)
     return text != NULL && strcasecmp(text, word) == 0;
 }
 
-/* A URL of addresses, whose meaning others say; with a sentinel they begin with the master's name. */
+/* A URL of addresses, whose meaning others say; with a sentinel they begin with the master's
+ * name. */
 static void make_url(char text[TEXT_LEN], const char *addresses, char *const *environment)
 {
     const char *type = get(environment, "REDIS_TYPE"), *auth = get(environment, "REDIS_AUTH");

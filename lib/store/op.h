@@ -12,7 +12,8 @@ enum weir_op {
     WEIR_OP_RELEASE = 3, /* of a mark */
     WEIR_OP_RENEW = 4,   /* of a mark */
     WEIR_OP_LEASE = 5,   /* a take, and tokens beyond it (algo/lease.h); in Redis only */
-    WEIR_OP_ADD = 6,     /* whatever the limit says: hits that others have admitted */
+    WEIR_OP_ADD = 6,     /* whatever the limit says: hits that were admitted elsewhere; in Redis
+                          * only to a sliding_window_counter, in the window of a mark */
 };
 
 #endif

@@ -366,6 +366,36 @@ def test_stopped_nobody_waits_beyond_the_deadline_and_counts_are_set_right(tmp_p
         assert counted(own_store, "closed", "k") == 0
 
 
+def slide_of(server, key, value):
+    """A sliding_window_counter as it is stored: (window, hits of the one before, of this one)"""
+    with server.client as client:
+        state = client.get(next(iter(client.scan_iter(f"weir:{{*{key}=*{value}}}*"))))
+    return tuple(int.from_bytes(state[a:b], "little") for a, b in ((0, 5), (5, 11), (11, 17)))
+
+
+def test_a_sliding_counter_hears_of_the_window_before_too(tmp_path, own_store):
+    """What passed without the store counts there until its window has left, and in no later one."""
+    window_s = 4
+    rules = f"domain: d\ndescriptors:\n  - {{key: slide, rate_limit: {{unit: second, unit_multiplier: {window_s}, " \
+            "requests_per_unit: 100, algorithm: sliding_window_counter}}\n"
+    with serve(tmp_path, own_store.url, "--store-deadline", "1s", rules=rules) as weir:
+        wait_until(lambda: told(weir)["health"] == "up", "the store")
+        for attempt in range(5):
+            own_store.kill()
+            wait_until(lambda: time.time() % window_s < 0.5, "a window to begin")
+            before, passed = time.time() // window_s, admitted(weir, "slide", f"k{attempt}", 7)
+            assert passed == 7
+            is_one_window = time.time() // window_s == before
+            wait_until(lambda before=before: time.time() // window_s > before, "the next")
+            late = admitted(weir, "slide", f"k{attempt}", 5)
+            own_store.start()
+            wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0, "it to be told")
+            if time.time() // window_s == before + 1 and is_one_window:    # else the machine was too slow for this
+                assert slide_of(own_store, "slide", f"k{attempt}") == (before + 1, passed, late)
+                return
+    pytest.fail("five times the store did not come back within a window")
+
+
 def test_resp_falls_back_too(tmp_path, own_store):
     with serve(tmp_path, own_store.url, "--store-deadline", "50ms") as weir, \
             redis.Redis(port=weir.port("resp"), socket_timeout=10) as client:

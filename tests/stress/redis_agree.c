@@ -97,7 +97,8 @@ static void ask_table(struct agreement *a, struct asked *q, uint64_t key)
         q->mark = c->mark;
         q->did = weir_local_renew(a->table, c->limit, key, q->now_ns, c->hits, &q->mark) == 0;
         break;
-    case WEIR_OP_ADD: /* the table's only */
+    case WEIR_OP_ADD:
+        weir_local_add(a->table, c->limit, key, c->mark * c->limit->window_ns, c->hits);
         break;
     }
 }
@@ -309,6 +310,47 @@ static void changed_rates_agree(void **state)
     free(a);
 }
 
+/* Hits that were admitted while Redis was away, added to the window that they are of: this one, the
+ * one before, or one that counts no more.  The clock goes on: what is added changes no other. */
+static void additions_agree(void **state)
+{
+    (void)state;
+    const struct weir_table_geometry geometry = {.file_bytes = UINT64_C(64) << 20};
+    const struct weir_limit_spec spec = {
+        .algorithm = WEIR_SLIDING_WINDOW_COUNTER, .requests_per_unit = 50, .window_s = 10};
+    static struct agreement a;
+    uint32_t added[3] = {0};
+    a = (struct agreement){.random = rig_seed(), .table = rig_open(NULL, &geometry)};
+    weir_table_trust_callers(a.table);
+    struct subject *s = &a.subjects[0];
+    s->limit = rig_limit(a.table, spec, 3000);
+    s->now_ns = RIG_START_NS;
+    for (uint32_t i = 0; i < rig_scaled(5000, 500); i++) {
+        uint64_t age = below(&a, 3);
+        struct asked q = {.name = "added", .counter = {.limit = &s->limit, .ends = true}};
+        q.now_ns = s->now_ns += below(&a, below(&a, 20) == 0 ? 30000000000 : 3000000000);
+        q.counter.op = below(&a, 3) == 0 ? WEIR_OP_ADD : WEIR_OP_TAKE;
+        q.counter.hits = 1 + below(&a, 9);
+        q.counter.key = weir_str_of(q.name);
+        q.counter.mark = q.now_ns / s->limit.window_ns - age;
+        ask_table(&a, &q, rig_key(6, 1));
+        struct weir_redis_call call = {
+            .counters = &q.counter, .count = 1, .is_timed = true, .now_ns = q.now_ns};
+        weir_redis_put_call(&rig.out, rig.how, &call);
+        redis_rig_send(&rig);
+        assert_false(is_asked_again(&q));
+        if (q.counter.op == WEIR_OP_TAKE) {
+            judge(&a, &q);
+            continue;
+        }
+        assert_int_equal(q.err, 0);
+        assert_int_equal(q.counter.is_charged, age < 2);
+        added[age]++;
+    }
+    assert_true(added[0] > 10 && added[1] > 10 && added[2] > 10 && a.refused > 10);
+    weir_table_close(a.table);
+}
+
 /* ---- where doubles are too short ---- */
 
 /* Puts {index, previous, 0} where the sliding counter keeps its state. */
@@ -410,6 +452,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leaky_bucket_agrees, start, stop),
         cmocka_unit_test_setup_teardown(concurrency_agrees, start, stop),
         cmocka_unit_test_setup_teardown(changed_rates_agree, start, stop),
+        cmocka_unit_test_setup_teardown(additions_agree, start, stop),
         cmocka_unit_test_setup_teardown(products_beyond_2_53_agree, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,7 +89,10 @@ static bool answer_slide(struct asked *a)
         state = (struct weir_slide){.index = weir_redis_get(a->stored.ptr, 5),
                                     .previous = weir_redis_get(a->stored.ptr + 5, 6),
                                     .current = weir_redis_get(a->stored.ptr + 11, 6)};
-    release(a, state.index, window_at(a, state.index));
+    uint64_t index = window_at(a, state.index);
+    release(a, state.index, index);
+    if (a->counter->op == WEIR_OP_ADD)
+        a->did = a->counter->mark == index || a->counter->mark + 1 == index;
     if (a->counter->op == WEIR_OP_GIVE)
         weir_sliding_counter_give(&a->limit, &state, a->now_ns, a->hits, &a->counter->verdict);
     else
@@ -256,7 +259,7 @@ static bool answer_leases(struct asked *a)
         c->new_mark = c->mark;
         a->did = weir_concurrency_renew(&a->limit, &state, a->now_ns, a->hits, &c->new_mark);
         break;
-    case WEIR_OP_ADD: /* the table's only */
+    case WEIR_OP_ADD: /* nor this */
         break;
     }
     return true;
@@ -348,7 +351,8 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
     a.limit.lag_ms = is_uncut(&a.limit) ? UINT32_MAX : 0;
     a.limit.count_rejected &= counter->op != WEIR_OP_LOOK;
     bool is_allowed = said & WEIR_REDIS_ALLOWED;
-    bool is_marked = counter->op == WEIR_OP_RELEASE || counter->op == WEIR_OP_RENEW;
+    bool is_marked = counter->op == WEIR_OP_RELEASE || counter->op == WEIR_OP_RENEW ||
+                     counter->op == WEIR_OP_ADD;
     counter->is_charged = said & WEIR_REDIS_CHARGED;
     counter->is_stale = said & WEIR_REDIS_STALE;
     counter->is_rescaled = false;

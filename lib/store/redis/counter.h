@@ -47,7 +47,7 @@ struct weir_redis_counter {
     struct weir_str key;
     const struct weir_limit *limit;
     uint64_t hits;
-    uint64_t mark;               /* release, renew */
+    uint64_t mark;               /* release, renew, add */
     struct weir_lease_wish wish; /* lease: of a rule with one limit, in no atomic request */
     enum weir_op op;
     enum weir_redis_part part;
@@ -57,7 +57,7 @@ struct weir_redis_counter {
 
     /* The answer. */
     bool is_stale;   /* nothing was decided, for all limits of its rule: ask again */
-    bool is_charged; /* the hits were taken; release, renew: there was something */
+    bool is_charged; /* the hits were taken; release, renew, add: there was something */
     uint64_t new_mark;
     struct weir_verdict verdict; /* take, lease, look, give */
     uint32_t granted;            /* lease: so many tokens; new_mark is to release them by */

@@ -76,11 +76,14 @@ static uint8_t *put_wish(uint8_t *at, const struct weir_redis_counter *c)
     return put_span(at, weir_gcra_of(c->limit).step);
 }
 
-/* What was leased is given back to the window that the mark names; buckets have theirs already. */
+/* What was leased is given back to the window that the mark names; buckets have theirs already.
+ * Hits are added to a window only where the one before counts, too. */
 static bool names_window(const struct weir_redis_counter *c, enum weir_redis_kind kind)
 {
-    return c->op == WEIR_OP_RELEASE && (kind == WEIR_REDIS_WINDOW || kind == WEIR_REDIS_SLIDE ||
-                                        kind == WEIR_REDIS_SUB || kind == WEIR_REDIS_TICK);
+    WEIR_ASSERT(c->op != WEIR_OP_ADD || kind == WEIR_REDIS_SLIDE);
+    return c->op == WEIR_OP_ADD ||
+           (c->op == WEIR_OP_RELEASE && (kind == WEIR_REDIS_WINDOW || kind == WEIR_REDIS_SLIDE ||
+                                         kind == WEIR_REDIS_SUB || kind == WEIR_REDIS_TICK));
 }
 
 size_t weir_redis_record_write(const struct weir_redis_counter *c,

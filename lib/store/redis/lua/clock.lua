@@ -19,7 +19,7 @@ local function bind()
     sub, byte = string.sub, string.byte
 end
 
-local TAKE, LOOK, GIVE, RELEASE, RENEW, LEASE = 0, 1, 2, 3, 4, 5
+local TAKE, LOOK, GIVE, RELEASE, RENEW, LEASE, ADD = 0, 1, 2, 3, 4, 5, 6
 local E9 = 1e9
 local LIMB = 2097152                    -- 2^21
 local EXACT = 9007199254740992          -- 2^53

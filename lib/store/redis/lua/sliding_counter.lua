@@ -59,6 +59,15 @@ kinds[2] = function(key, op, hits, counts, record, at)
     local allowed = true
     if op == RELEASE and not is_window_of(record, more, used, index) then
         return false, old
+    elseif op == ADD then               -- hits of window `mark`, whatever the limit says
+        local mark = unpack_of('<I6', record, more)
+        if mark == index then
+            current = min(current + hits, SLIDE_COUNT_MAX)
+        elseif mark + 1 == index then
+            previous = min(previous + hits, SLIDE_COUNT_MAX)
+        else
+            return false, old
+        end
     elseif op >= GIVE then
         previous, current = max(previous - max(hits - current, 0), 0), max(current - hits, 0)
     else
@@ -72,6 +81,7 @@ kinds[2] = function(key, op, hits, counts, record, at)
         end
     end
     save(key, op, old, pack('<I5I6I6', index, previous, current),
-         op == TAKE and hits > 0 and (allowed or counts), (index + 2) * window_s - now_s)
+         hits > 0 and (op == ADD or op == TAKE and (allowed or counts)),
+         (index + 2) * window_s - now_s)
     return allowed, old
 end
