@@ -251,6 +251,7 @@ static bool read_answer(struct weir_ask_part *part, const struct weir_redis_answ
 {
     struct weir_redis_request *r = &part->ask->request;
     if (!is_read(part, answer)) {
+        weir_redis_link_complain(&part->sent.call);
         give_up(part, WEIR_ERR_STORE);
         return true;
     }

@@ -108,8 +108,8 @@ struct weir_ask_shared; /* of a service: where the store is, and who else asks i
 /* *out is NULL where the settings name no store.  0, WEIR_ERR_NOMEM, or WEIR_ERR_INVALID with why
  * in words. */
 WEIR_MUST_CHECK int weir_ask_shared_new(struct weir_ask_shared **out,
-                                        const struct weir_settings *settings, char *why,
-                                        size_t why_len);
+                                        const struct weir_settings *settings, struct weir_log *log,
+                                        char *why, size_t why_len);
 void weir_ask_shared_free(struct weir_ask_shared *shared);
 
 /* Before the worker's loop runs. */
@@ -132,6 +132,7 @@ uint64_t weir_asks_count(const struct weir_asks *asks, enum weir_ask_count count
 const struct weir_redis_link *weir_asks_link(const struct weir_asks *asks);
 /* Who decides while it is away, for rules that do not say; how it is spoken to. */
 enum weir_on_store_error weir_ask_on_error(const struct weir_ask_shared *shared);
+struct weir_redis_complaints *weir_ask_complaints(struct weir_ask_shared *shared);
 struct weir_tls *weir_ask_tls(const struct weir_ask_shared *shared);
 /* How many machines ask the store, ourselves included, as far as is known; at least 1. */
 uint32_t weir_ask_nodes(const struct weir_ask_shared *shared);

@@ -29,6 +29,7 @@ struct weir_ask_shared {
     enum weir_on_store_error on_error; /* of rules that do not say */
     struct weir_tls *tls;              /* NULL: plain */
     struct weir_lease_board *board;    /* what its workers know of leased keys */
+    struct weir_redis_complaints complaints;
     _Atomic uint32_t nodes;
 };
 

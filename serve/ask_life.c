@@ -78,7 +78,7 @@ static int open_tls(struct weir_ask_shared *shared, char *why, size_t why_len)
 }
 
 int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings *settings,
-                        char *why, size_t why_len)
+                        struct weir_log *log, char *why, size_t why_len)
 {
     struct weir_redis_url url;
     *out = NULL;
@@ -98,6 +98,7 @@ int weir_ask_shared_new(struct weir_ask_shared **out, const struct weir_settings
     shared->settings = settings;
     shared->topology = url.topology;
     shared->on_error = read_policy(settings->on_store_error);
+    shared->complaints.log = log;
     atomic_init(&shared->nodes, 1);
     err = weir_lease_board_new(&shared->board, BOARD_PLACES);
     if (err == 0 && url.is_tls)
@@ -121,6 +122,11 @@ void weir_ask_shared_free(struct weir_ask_shared *shared)
 enum weir_on_store_error weir_ask_on_error(const struct weir_ask_shared *shared)
 {
     return shared->on_error;
+}
+
+struct weir_redis_complaints *weir_ask_complaints(struct weir_ask_shared *shared)
+{
+    return &shared->complaints;
 }
 
 struct weir_tls *weir_ask_tls(const struct weir_ask_shared *shared)
@@ -152,6 +158,7 @@ static int open_link(struct weir_asks *asks, char *why, size_t why_len)
         .queue_max = asks->max * 4, /* a request may be several calls */
         /* All workers lose a server together, nearly always: one of them says so. */
         .log = asks->worker->number == 0 ? weir_service_log(asks->worker->service) : NULL,
+        .complaints = &asks->shared->complaints,
         .on_late = weir_ask_late,
         .replicas = (uint32_t)settings->store_wait,
         .on_replicated = weir_ask_replicated,

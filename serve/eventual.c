@@ -11,7 +11,7 @@
 /* ---- life ---- */
 
 int weir_eventual_new(struct weir_eventual **out, struct weir_worker *keeper,
-                      const struct weir_ask_shared *shared, char *why, size_t why_len)
+                      struct weir_ask_shared *shared, char *why, size_t why_len)
 {
     const struct weir_settings *settings = weir_service_settings(keeper->service);
     struct weir_eventual *e = calloc(1, sizeof(*e));

@@ -39,8 +39,7 @@ struct weir_eventual; /* of a service */
 /* Before the workers' loops run; keeper: the first of them.  0, WEIR_ERR_NOMEM, or WEIR_ERR_INVALID
  * with why in words. */
 WEIR_MUST_CHECK int weir_eventual_new(struct weir_eventual **out, struct weir_worker *keeper,
-                                      const struct weir_ask_shared *shared, char *why,
-                                      size_t why_len);
+                                      struct weir_ask_shared *shared, char *why, size_t why_len);
 /* When the keeper's loop does not run any more; free() when it is gone.  Both accept NULL. */
 void weir_eventual_stop(struct weir_eventual *eventual);
 void weir_eventual_free(struct weir_eventual *eventual);

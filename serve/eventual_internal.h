@@ -28,7 +28,7 @@ struct weir_eventual_side {
 
 struct weir_eventual {
     struct weir_worker *keeper;
-    const struct weir_ask_shared *shared;
+    struct weir_ask_shared *shared;
     struct weir_gossip *gossip;
     enum weir_on_store_error on_error; /* of rules that do not say */
     uint64_t interval_ns;

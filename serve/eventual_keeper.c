@@ -209,8 +209,11 @@ static void done(struct weir_redis_ask *ask, int err, const struct weir_redis_an
     call->next = e->free;
     e->free = call;
     e->now_ns = weir_loop_now(e->keeper->loop);
-    if (err == 0)
+    if (err == 0) {
         err = weir_redis_gossip_read(answer->reader, answer->nodes, answer->node_count, &e->heard);
+        if (err != 0)
+            weir_redis_link_complain(ask);
+    }
     if (err != 0) {
         fail(e, was.tally, was.own, was.is_far);
         return;
@@ -353,6 +356,7 @@ static int open_side(struct weir_eventual *e, struct weir_eventual_side *side, c
         .tls = weir_ask_tls(e->shared),
         .deadline_ms = DEADLINE_MS,
         .queue_max = CALLS_MAX,
+        .complaints = weir_ask_complaints(e->shared),
         .log = side == &e->far ? weir_service_log(e->keeper->service) : NULL, /* near: asks' do */
     };
     return weir_redis_link_new(&side->link, e->keeper->loop, &options, why, why_len);

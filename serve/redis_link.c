@@ -210,7 +210,8 @@ enum weir_redis_health weir_redis_link_health(const struct weir_redis_link *link
     uint64_t servers = weir_redis_link_count(link, WEIR_REDIS_COUNT_SERVERS);
     uint64_t away = weir_redis_link_count(link, WEIR_REDIS_COUNT_SERVERS_AWAY);
     uint64_t unserved = weir_redis_link_count(link, WEIR_REDIS_COUNT_SLOTS_UNSERVED);
-    if (away == 0 && unserved == 0 && servers > 0)
+    uint64_t failing = weir_redis_link_count(link, WEIR_REDIS_COUNT_SERVERS_FAILING);
+    if (away == 0 && unserved == 0 && failing == 0 && servers > 0)
         return WEIR_REDIS_HEALTHY;
     return away < servers ? WEIR_REDIS_PARTLY : WEIR_REDIS_AWAY;
 }
@@ -254,6 +255,7 @@ int weir_redis_link_new(struct weir_redis_link **out, struct weir_loop *loop,
         return WEIR_ERR_NOMEM;
     link->loop = loop;
     link->log = options->log;
+    link->complaints = options->complaints;
     link->deadline_ns =
         (options->deadline_ms > 0 ? options->deadline_ms : WEIR_REDIS_DEADLINE_MS) * NS_PER_MS;
     link->queue_max = options->queue_max > 0 ? options->queue_max : WEIR_REDIS_QUEUE_MAX;

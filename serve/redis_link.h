@@ -24,6 +24,8 @@
 #include "serve/log.h"
 #include "store/redis/reply.h"
 
+#include <stdatomic.h>
+
 struct weir_redis_link;
 struct weir_redis_server; /* the link's own, as is the next */
 struct weir_redis_line;
@@ -77,12 +79,20 @@ struct weir_redis_ask {
     bool is_waiting; /* under way */
 };
 
+/* What all links of a process say together of calls that the store answers with an error. */
+struct weir_redis_complaints {
+    struct weir_log *log;
+    _Atomic uint64_t due_ns; /* when they may be told of again */
+    _Atomic uint64_t calls;  /* not told of yet */
+};
+
 struct weir_redis_link_options {
     const char *url;      /* see store/redis/url.h; copied */
     struct weir_tls *tls; /* weir_tls_client_new(); for rediss:// and its kin; outlives the link */
     uint32_t deadline_ms; /* of a call; 0: WEIR_REDIS_DEADLINE_MS */
     uint32_t queue_max;   /* calls under way; 0: WEIR_REDIS_QUEUE_MAX */
     struct weir_log *log; /* may be NULL */
+    struct weir_redis_complaints *complaints; /* may be NULL; outlives the link */
     /* So many replicas are to acknowledge what is written by calls that need it; 0: none is asked,
      * and what follows may be NULL.  is_replicated: they have, of calls with this number, within a
      * part of the deadline.  Comes after done(), and not at all if Redis stops answering. */
@@ -116,11 +126,14 @@ bool weir_redis_link_replicates(const struct weir_redis_link *link, struct weir_
 /* The clock of all times here. */
 uint64_t weir_redis_now(void);
 
+/* From done(), with 0: the answer makes no sense.  For the log. */
+void weir_redis_link_complain(const struct weir_redis_ask *ask);
+
 /* ---- from any thread ---- */
 
 enum weir_redis_health {
     WEIR_REDIS_HEALTHY, /* every server that has keys answers */
-    WEIR_REDIS_PARTLY,  /* some do */
+    WEIR_REDIS_PARTLY,  /* some do, or all, but not with what is asked for */
     WEIR_REDIS_AWAY,    /* none does */
 };
 enum weir_redis_health weir_redis_link_health(const struct weir_redis_link *link);

@@ -8,6 +8,7 @@
  *     line    one connection: what was sent, which replies are   redis_link_line.c
  *       |     owed for it
  *       +     whether replicas know of it                        redis_link_wait.c
+ *       +     answers that are none                              redis_link_complain.c
  *
  * A call is in one place at a time: in a queue (of a server, of those that pause, or of those that
  * will be told that nothing comes of it), or owed a reply on a line.  done() is called from three
@@ -111,6 +112,7 @@ struct weir_redis_server {
     struct weir_alarm fade_alarm;
     enum weir_redis_how how;
     uint32_t attempts;   /* connections tried */
+    uint32_t complaints; /* in a row */
     bool is_probing;     /* a probe is owed */
     bool is_away;        /* as was last told */
     bool has_keys;       /* calls go here */
@@ -139,6 +141,7 @@ struct weir_redis_finder {
 struct weir_redis_link {
     struct weir_loop *loop;
     struct weir_log *log;
+    struct weir_redis_complaints *complaints;
     struct weir_tls *tls;
     struct weir_redis_server *servers;
     struct weir_redis_server *sole;     /* has all keys; NULL: not known, or see by_slot */
@@ -251,6 +254,13 @@ void weir_redis_line_send(struct weir_redis_line *line); /* all that was put, in
 /* The call's deadline has passed, or nobody waits for it: its reply will be nobody's. */
 void weir_redis_line_abandon(struct weir_redis_line *line, const struct weir_redis_ask *ask,
                              bool is_late);
+
+/* ---- redis_link_complain.c ---- */
+
+/* A call was answered, and not with what it asked for; or with it. */
+void weir_redis_complain(struct weir_redis_server *server, struct weir_str key,
+                         struct weir_str words);
+void weir_redis_content(struct weir_redis_server *server);
 
 /* ---- redis_link_wait.c ---- */
 

@@ -256,6 +256,8 @@ static void on_complaint(struct weir_redis_line *line, const struct owed *owed,
     int err = judge(line, owed, words);
     if (goes_on(line, owed->ask, err, words))
         return;
+    if (weir_redis_cure_of(weir_redis_error_of(words)) == WEIR_REDIS_CURE_GIVE_UP)
+        weir_redis_complain(line->server, owed->ask != NULL ? owed->ask->key : WEIR_STR(""), words);
     if (err == 0)
         err = WEIR_ERR_STORE_AWAY;
     if (err == WEIR_ERR_STORE_AWAY)

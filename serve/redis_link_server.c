@@ -106,6 +106,7 @@ void weir_redis_server_flush(struct weir_redis_server *server)
 
 void weir_redis_server_succeed(struct weir_redis_server *server)
 {
+    weir_redis_content(server);
     weir_breaker_succeed(&server->breaker);
     if (!server->is_away || server->breaker.state != WEIR_BREAKER_CLOSED)
         return;
@@ -303,6 +304,7 @@ void weir_redis_server_set_keys(struct weir_redis_server *server, bool has_keys)
         weir_redis_server_begin(server);
         return;
     }
+    weir_redis_content(server);
     /* It is nobody's loss any more. */
     if (server->is_away)
         weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);

@@ -192,7 +192,8 @@ static int make_workers(struct weir_service *service)
 static int open_store(struct weir_service *service)
 {
     char why[256] = "";
-    int err = weir_ask_shared_new(&service->store, service->settings, why, sizeof(why));
+    int err =
+        weir_ask_shared_new(&service->store, service->settings, service->log, why, sizeof(why));
     for (uint32_t i = 0; i < service->worker_count && err == 0 && service->store != NULL; i++) {
         struct weir_worker *worker = &service->workers[i];
         err = weir_asks_new(&worker->asks, worker, service->store, why, sizeof(why));

@@ -1,0 +1,119 @@
+"""A store that answers, but refuses or fails what it is asked: it is told why, health and metrics say so, and the rule's policy decides.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import re
+
+import pytest
+
+from redis_rig import Server
+from service import ROOT, Service, wait_until
+from test_serve_redis import ALL, KINDS, PATIENT, RULES, ask_json, told
+
+PAGE = (ROOT / "docs/redis.md").read_text()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Server(tmp_path / "redis") as server:
+        yield server
+
+
+def serve(tmp_path, store, *flags, user=None, rules=RULES, **more):
+    """As the user of these rules of Redis's ACL; None: as anybody."""
+    url = store.url
+    if user is not None:
+        store.ask("ACL", "SETUSER", "u", "on", ">secret", *user.split())
+        url = url.replace("redis://", "redis://u:secret@")
+    return Service(tmp_path, rules, flags=("--store", url, *PATIENT, "--log-keys", "plain", *flags), listeners=ALL, **more)
+
+
+def complaints(weir):
+    return [line for line in weir.events() if line["event"] == "store_complains"]
+
+
+def admitted(weir, key, value, count=25):
+    return [ask_json(weir, key, value) for _ in range(count)].count(200)
+
+
+# ---- who may not ----
+
+@pytest.mark.parametrize("missing, words", [
+    ("-fcall -evalsha", "'fcall' command"), ("-ping", "'ping' command"),
+    ("resetkeys ~other:*", "no permissions to access one of the keys")])
+def test_a_user_whom_the_store_refuses_is_told_why_and_it_is_away(tmp_path, store, missing, words):
+    with serve(tmp_path, store, user=f"~* +@all {missing}") as weir:
+        assert admitted(weir, "fixed", "a") == 20               # as the rule's policy says: by this node
+        weir.wait_for("store_away")
+        assert words in [line["reason"] for line in weir.events() if line["event"] == "store_away"][0]
+        wait_until(lambda: told(weir)["health"] == "away", "health to tell")
+
+
+@pytest.mark.parametrize("missing", ["-time", "-get"])
+def test_a_user_who_may_not_what_scripts_do_is_told_so(tmp_path, store, missing):
+    with serve(tmp_path, store, user=f"~* +@all {missing}", threads=1) as weir:
+        assert admitted(weir, "fixed", "a") == 20 and told(weir)["fallback_local_total"] == 25
+        assert "can't run this command" in complaints(weir)[0]["reason"] and len(complaints(weir)) == 1
+        assert told(weir)["health"] == "partly" and told(weir)["servers_failing"] == 1
+        store.ask("ACL", "SETUSER", "u", "+@all")
+        assert admitted(weir, "fixed", "b") == 20
+        assert told(weir)["health"] == "up" and told(weir)["servers_failing"] == 0
+
+
+def test_what_one_algorithm_needs_does_not_stop_the_others(tmp_path, store):
+    """Refusals of one kind among answers of others: the store is not away, and yet it is told."""
+    with serve(tmp_path, store, user="~* +@all -zadd") as weir:
+        for _ in range(25):
+            ask_json(weir, "log", "a")
+            ask_json(weir, "fixed", "a")
+        assert told(weir)["health"] == "up" and told(weir)["fallback_local_total"] == 25
+        assert len(complaints(weir)) == 1 and "can't run this command" in complaints(weir)[0]["reason"]
+
+
+def test_the_page_names_all_that_a_user_needs(tmp_path, store):
+    user = re.search(r"^ACL SETUSER weir on >SECRET (.*)$", PAGE, re.M)[1]
+    eventual = RULES.replace("domain: d", "domain: d\ndefaults: {consistency: eventual}")
+    for number, (flags, rules) in enumerate([((), RULES), (("--store-leases=on",), RULES), ((), eventual)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with serve(folder, store, *flags, user=user, rules=rules) as weir:
+            value = f"{number}"
+            assert {kind: admitted(weir, kind, value) for kind in KINDS} == dict.fromkeys(KINDS, 20)
+            assert complaints(weir) == [] and told(weir)["fallback_local_total"] == 0
+            assert not any(line["event"] == "store_away" for line in weir.events())
+
+
+# ---- what is not ours ----
+
+def test_a_key_that_somebody_else_uses_is_told_and_others_are_decided_by_the_store(tmp_path, store):
+    with serve(tmp_path, store) as weir:
+        assert ask_json(weir, "fixed", "a") == 200
+        key, = store.ask("KEYS", "*fixed*")
+        store.ask("DEL", key)
+        store.ask("LPUSH", key, "somebody's")
+        assert admitted(weir, "fixed", "a") == 20 and told(weir)["fallback_local_total"] == 25
+        told_of, = complaints(weir)
+        assert "WRONGTYPE" in told_of["reason"] and told_of["key"] == key.decode() and told_of["calls"] == 1
+        assert admitted(weir, "fixed", "b") == 20 and told(weir)["fallback_local_total"] == 25
+        assert store.ask("TYPE", key) == b"list"                # left alone
+        store.ask("DEL", key)
+        assert ask_json(weir, "fixed", "a") == 200 and told(weir)["fallback_local_total"] == 25
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [b"", b"x", b"\xff" * 64])
+def test_bytes_that_make_no_sense_neither_crash_nor_stop_anybody(tmp_path, store, kind, value):
+    with serve(tmp_path, store) as weir:
+        assert ask_json(weir, kind, "a") == 200
+        key, = store.ask("KEYS", f"*{kind}*")
+        store.ask("SET", key, value)
+        assert admitted(weir, kind, "a") <= 20
+        assert admitted(weir, kind, "b") == 20
+
+
+def test_eventual_messages_that_fail_are_told(tmp_path, store):
+    rules = "domain: d\ndescriptors: [{key: fixed, rate_limit: {unit: day, requests_per_unit: 20, consistency: eventual}}]\n"
+    with serve(tmp_path, store, user="~* +@all -hset", rules=rules) as weir:
+        assert admitted(weir, "fixed", "a") == 20
+        wait_until(lambda: complaints(weir), "a complaint")
+        assert "can't run this command" in complaints(weir)[0]["reason"]
