@@ -130,6 +130,47 @@ struct weir_redis_rules_head weir_rules_cache_head(const struct weir_rules_cache
     return head;
 }
 
+/* ---- whether it is whole ---- */
+
+static bool has_text(int folder, const char *name, struct weir_str text)
+{
+    char bytes[16384];
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    ssize_t got = 0;
+    if (fd < 0)
+        return false;
+    while ((got = read(fd, bytes, sizeof(bytes))) > 0 && (size_t)got <= text.len &&
+           memcmp(bytes, text.ptr, (size_t)got) == 0)
+        text = (struct weir_str){text.ptr + got, text.len - (size_t)got};
+    close(fd);
+    return got == 0 && text.len == 0;
+}
+
+/* Those that do not begin with a dot. */
+static uint32_t count_files(DIR *dir)
+{
+    uint32_t count = 0;
+    struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL)
+        count += entry->d_name[0] != '.';
+    return count;
+}
+
+bool weir_rules_cache_has(const struct weir_rules_cache *cache, const struct weir_rules_set *set)
+{
+    char name[WEIR_RULES_FILE_NAME_LEN];
+    DIR *dir = opendir(cache->path);
+    if (dir == NULL)
+        return false;
+    bool is_same = count_files(dir) == set->count;
+    for (uint32_t i = 0; i < set->count && is_same; i++) {
+        weir_rules_set_file_name(set->domains[i].name, name);
+        is_same = has_text(dirfd(dir), name, set->domains[i].entry.text);
+    }
+    closedir(dir);
+    return is_same;
+}
+
 /* ---- keeping ---- */
 
 static bool write_all(int fd, struct weir_str text)

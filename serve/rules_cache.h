@@ -37,6 +37,8 @@ void weir_rules_cache_fini(struct weir_rules_cache *cache); /* also after a fail
 bool weir_rules_cache_lock(struct weir_rules_cache *cache);
 /* What is kept; version 0: nothing, or nobody knows what. */
 struct weir_redis_rules_head weir_rules_cache_head(const struct weir_rules_cache *cache);
+/* Whether the files of the set are there, byte by byte, and no others that would be loaded. */
+bool weir_rules_cache_has(const struct weir_rules_cache *cache, const struct weir_rules_set *set);
 /* Keeps the set, which is good, in place of the last one.  Only with the lock.  0, or WEIR_ERR_IO:
  * the old one stays, and why[] says why. */
 WEIR_MUST_CHECK int weir_rules_cache_keep(struct weir_rules_cache *cache,

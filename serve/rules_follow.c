@@ -27,6 +27,7 @@ struct weir_rules_follow {
     uint32_t pause_ms;                    /* until the next look */
     bool is_away, is_empty, is_idle;      /* said already: away, empty, another process writes */
     bool has_failed;                      /* said already: the set cannot be kept */
+    bool is_whole; /* what is kept is what the store had: this process has written or compared it */
     int wake_fd;
     bool is_started;
     pthread_t thread;
@@ -115,6 +116,7 @@ static void keep(struct weir_rules_follow *follow, const struct weir_rules_set *
         return;
     }
     follow->has_failed = false;
+    follow->is_whole = true;
     set_count(follow, WEIR_RULES_FOLLOW_VERSION, set->head.version);
     if (before->version > 0 && strcmp(before->id, set->head.id) != 0)
         WEIR_LOG(follow->log, WEIR_LOG_WARN, "rules store begun anew",
@@ -125,7 +127,7 @@ static void keep(struct weir_rules_follow *follow, const struct weir_rules_set *
              WEIR_LOG_TEXT("path", follow->cache.path));
 }
 
-/* There is something new. */
+/* There is something new, or what is kept has not been looked at yet. */
 static void fetch(struct weir_rules_follow *follow, const struct weir_redis_rules_head *before)
 {
     struct weir_rules_set set;
@@ -137,7 +139,13 @@ static void fetch(struct weir_rules_follow *follow, const struct weir_redis_rule
         note_away(follow);
     } else if ((err = weir_rules_set_check(&set, say_invalid, follow)) == WEIR_ERR_RULES) {
         refuse(follow, &set.head);
+    } else if (err == 0 && is_same(&set.head, before) &&
+               weir_rules_cache_has(&follow->cache, &set)) {
+        follow->is_whole = true;
     } else if (err == 0) {
+        if (is_same(&set.head, before))
+            WEIR_LOG(follow->log, WEIR_LOG_WARN, "rules kept were changed",
+                     WEIR_LOG_TEXT("path", follow->cache.path));
         keep(follow, &set, before);
     }
     weir_rules_set_fini(&set);
@@ -167,7 +175,9 @@ static void look(struct weir_rules_follow *follow)
         WEIR_LOG(follow->log, WEIR_LOG_WARN, "rules store is empty",
                  WEIR_LOG_NUMBER("kept", kept.version));
     follow->is_empty = is_empty;
-    if (!may_write(follow) || is_empty || is_same(&head, &kept) || is_same(&head, &follow->refused))
+    /* A disk may have forgotten something, or somebody changed it: looked at once. */
+    bool is_kept = follow->is_whole && is_same(&head, &kept);
+    if (!may_write(follow) || is_empty || is_kept || is_same(&head, &follow->refused))
         return;
     fetch(follow, &kept);
 }

@@ -6,6 +6,7 @@ import hashlib
 import json
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -274,6 +275,24 @@ def test_a_node_that_is_killed_while_it_writes_leaves_a_whole_set(db, server, tm
     with node(tmp_path, server.url) as one:
         wait_limit(one, 9, "d0")
     assert len(list((tmp_path / "node").glob(".rules.[0-9]*"))) <= 2
+
+
+@pytest.mark.parametrize("damage", [
+    lambda path: path.write_bytes(b"\0{{{"), lambda path: path.write_text(""), lambda path: path.unlink(),
+    lambda path: path.write_text(path.read_text().replace("7", "700")), lambda path: (path.parent / "more.yaml").write_text("{"),
+    lambda path: path.write_text(path.read_text()[:40]), lambda path: shutil.rmtree(path.parent)])
+def test_kept_rules_that_were_damaged_or_edited_are_set_right_at_the_next_start(db, server, tmp_path, damage):
+    db.put(rules_of(limit=7))
+    with node(tmp_path, server.url):
+        pass
+    kept, = (tmp_path / "node" / "rules").resolve().glob("*.yaml")
+    damage(kept)
+    with node(tmp_path, server.url) as one:
+        assert limit_of(one) == 7
+        assert len(list((tmp_path / "node" / "rules").glob("*.yaml"))) == 1
+    with node(tmp_path, server.url) as one:                     # what is whole is not written anew
+        assert limit_of(one) == 7
+        assert not any(event["event"].startswith("rules kept") for event in one.events())
 
 
 def test_a_set_that_cannot_be_kept_is_told_and_the_old_rules_stay(db, server, tmp_path):
