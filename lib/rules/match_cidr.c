@@ -130,6 +130,12 @@ struct weir_cidrs *weir_cidrs_new(struct weir_arena *arena, struct weir_cidr *ci
     return set;
 }
 
+/* ::/0 is all of IPv6, though IPv4 lies inside it here. */
+static bool is_of_family(const struct weir_cidr *cidr, struct weir_address address)
+{
+    return cidr->prefix >= 96 || !weir_address_is_ipv4(address);
+}
+
 /* The last network that starts at or before the address, then outwards. */
 static uint32_t find_in(const struct group *group, struct weir_address address)
 {
@@ -147,7 +153,8 @@ static uint32_t find_in(const struct group *group, struct weir_address address)
     uint32_t at = low == 0 ? UINT32_MAX : low - 1;
     while (at != UINT32_MAX && !holds(&group->cidrs[at], address))
         at = group->cidrs[at].around;
-    return at == UINT32_MAX ? UINT32_MAX : group->cidrs[at].node;
+    bool is_found = at != UINT32_MAX && is_of_family(&group->cidrs[at], address);
+    return is_found ? group->cidrs[at].node : UINT32_MAX;
 }
 
 uint32_t weir_cidrs_find(const struct weir_cidrs *cidrs, const struct weir_entry *entry)

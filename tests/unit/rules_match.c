@@ -233,6 +233,22 @@ static void the_longest_network_wins(void **state)
     weir_rules_free(rules);
 }
 
+static void all_of_ipv6_is_not_ipv4(void **state)
+{
+    (void)state;
+    struct weir_rules *rules =
+        loaded("domain: d\ndescriptors:\n"
+               "  - {key: ip, value: '::/0', match: cidr, id: six, " LIMIT "}\n"
+               "  - {key: ip, value: '::ffff:10.1.0.0/112', match: cidr, id: mapped, " LIMIT "}\n"
+               "  - {key: ip, id: bare, " LIMIT "}\n");
+    assert_string_equal(id_of(rules, "ip=2001:db8::1"), "six");
+    assert_string_equal(id_of(rules, "ip=::1"), "six");
+    assert_string_equal(id_of(rules, "ip=10.1.2.3"), "mapped");
+    assert_string_equal(id_of(rules, "ip=10.2.0.1"), "bare");
+    assert_string_equal(id_of(rules, "ip=::ffff:10.2.0.1"), "bare");
+    weir_rules_free(rules);
+}
+
 static void many_networks_are_searched_as_a_list_would_be(void **state)
 {
     (void)state;
@@ -414,6 +430,7 @@ int main(void)
         cmocka_unit_test(what_is_chosen_stays_chosen),
         cmocka_unit_test(share_threshold_counts_by_the_pattern),
         cmocka_unit_test(the_longest_network_wins),
+        cmocka_unit_test(all_of_ipv6_is_not_ipv4),
         cmocka_unit_test(many_networks_are_searched_as_a_list_would_be),
         cmocka_unit_test(the_most_literal_path_wins),
         cmocka_unit_test(regexes_and_wildcards_are_tried_in_the_order_of_the_file),
