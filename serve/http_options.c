@@ -34,38 +34,11 @@ static bool next_word(struct weir_str *list, struct weir_str *word)
 
 /* ---- trusted proxies ---- */
 
-static bool read_bits(struct weir_str text, unsigned most, unsigned *out)
-{
-    unsigned bits = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9' || bits > most)
-            return false;
-        bits = bits * 10 + (unsigned)(text.ptr[i] - '0');
-    }
-    *out = bits;
-    return text.len > 0 && bits <= most;
-}
-
-static bool read_proxy(struct weir_str word, struct weir_http_proxy *out)
-{
-    const char *slash = memchr(word.ptr, '/', word.len);
-    struct weir_str text = {.ptr = word.ptr, .len = slash ? (size_t)(slash - word.ptr) : word.len};
-    struct weir_address address;
-    if (!weir_address_parse(&address, text))
-        return false;
-    bool is_ipv4 = weir_address_is_ipv4(address) && !memchr(text.ptr, ':', text.len);
-    unsigned bits = is_ipv4 ? 32 : 128;
-    if (slash && !read_bits((struct weir_str){.ptr = slash + 1, .len = word.len - text.len - 1},
-                            bits, &bits))
-        return false;
-    out->bits = is_ipv4 ? bits + 96 : bits;
-    out->net = weir_address_mask(address, out->bits);
-    return true;
-}
-
 static int read_proxies(struct weir_http_options *out, const char *text, char *why, size_t why_len)
 {
     struct weir_str list = weir_str_of(text), word;
+    const char *what_is_wrong; /* is said in words of this list */
+    bool is_exact;
     while (next_word(&list, &word)) {
         if (word.len == 0)
             continue;
@@ -77,7 +50,7 @@ static int read_proxies(struct weir_http_options *out, const char *text, char *w
             snprintf(why, why_len, "more than %d trusted proxies", WEIR_HTTP_PROXIES_MAX);
             return WEIR_ERR_TOO_LARGE;
         }
-        if (!read_proxy(word, &out->proxies[out->proxy_count++])) {
+        if (!weir_cidr_parse(&out->proxies[out->proxy_count++], word, &what_is_wrong, &is_exact)) {
             snprintf(why, why_len, "'%.*s' is no address, no network and not 'unix'",
                      WEIR_STR_ARG(word));
             return WEIR_ERR_INVALID;
@@ -86,15 +59,10 @@ static int read_proxies(struct weir_http_options *out, const char *text, char *w
     return 0;
 }
 
-static bool is_same(struct weir_address a, struct weir_address b)
-{
-    return a.hi == b.hi && a.lo == b.lo;
-}
-
 bool weir_http_options_trust(const struct weir_http_options *options, struct weir_address address)
 {
     for (uint32_t i = 0; i < options->proxy_count; i++)
-        if (is_same(weir_address_mask(address, options->proxies[i].bits), options->proxies[i].net))
+        if (weir_cidr_holds(&options->proxies[i], address))
             return true;
     return false;
 }

@@ -8,7 +8,7 @@
 #define WEIR_SERVE_HTTP_OPTIONS_H
 
 #include "proto/headers.h"
-#include "rules/address.h"
+#include "rules/match_cidr.h"
 
 #include <weir/weir.h>
 
@@ -32,13 +32,8 @@ struct weir_http_attribute {
     enum weir_http_from from;
 };
 
-struct weir_http_proxy {
-    struct weir_address net;
-    unsigned bits; /* of 128 */
-};
-
 struct weir_http_options {
-    struct weir_http_proxy proxies[WEIR_HTTP_PROXIES_MAX];
+    struct weir_cidr proxies[WEIR_HTTP_PROXIES_MAX];
     uint32_t proxy_count;
     bool trusts_unix;
     struct weir_http_attribute attributes[WEIR_HTTP_ATTRIBUTES_MAX];

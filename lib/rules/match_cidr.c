@@ -86,10 +86,16 @@ static int by_place(const void *left, const void *right)
     return order;
 }
 
-static bool holds(const struct weir_cidr *cidr, struct weir_address address)
+/* Of either family: IPv4 lies inside of IPv6 here. */
+static bool is_around(const struct weir_cidr *cidr, struct weir_address address)
 {
     struct weir_address first = weir_address_mask(address, cidr->prefix);
     return first.hi == cidr->first.hi && first.lo == cidr->first.lo;
+}
+
+bool weir_cidr_holds(const struct weir_cidr *cidr, struct weir_address address)
+{
+    return is_around(cidr, address) && (cidr->prefix >= 96 || !weir_address_is_ipv4(address));
 }
 
 /* Each network's surrounding one: its predecessor, or one that is around that. */
@@ -97,7 +103,7 @@ static void link_around(struct weir_cidr *cidrs, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint32_t around = i == 0 ? UINT32_MAX : i - 1;
-        while (around != UINT32_MAX && !holds(&cidrs[around], cidrs[i].first))
+        while (around != UINT32_MAX && !is_around(&cidrs[around], cidrs[i].first))
             around = cidrs[around].around;
         cidrs[i].around = around;
     }
@@ -130,12 +136,6 @@ struct weir_cidrs *weir_cidrs_new(struct weir_arena *arena, struct weir_cidr *ci
     return set;
 }
 
-/* ::/0 is all of IPv6, though IPv4 lies inside it here. */
-static bool is_of_family(const struct weir_cidr *cidr, struct weir_address address)
-{
-    return cidr->prefix >= 96 || !weir_address_is_ipv4(address);
-}
-
 /* The last network that starts at or before the address, then outwards. */
 static uint32_t find_in(const struct group *group, struct weir_address address)
 {
@@ -151,10 +151,9 @@ static uint32_t find_in(const struct group *group, struct weir_address address)
             low = middle + 1;
     }
     uint32_t at = low == 0 ? UINT32_MAX : low - 1;
-    while (at != UINT32_MAX && !holds(&group->cidrs[at], address))
+    while (at != UINT32_MAX && !weir_cidr_holds(&group->cidrs[at], address))
         at = group->cidrs[at].around;
-    bool is_found = at != UINT32_MAX && is_of_family(&group->cidrs[at], address);
-    return is_found ? group->cidrs[at].node : UINT32_MAX;
+    return at == UINT32_MAX ? UINT32_MAX : group->cidrs[at].node;
 }
 
 uint32_t weir_cidrs_find(const struct weir_cidrs *cidrs, const struct weir_entry *entry)

@@ -31,6 +31,9 @@ struct weir_cidr {
  * bits were set beyond the prefix. */
 bool weir_cidr_parse(struct weir_cidr *out, struct weir_str text, const char **why, bool *is_exact);
 
+/* ::/0 is all of IPv6: a network that is written as IPv6 holds no IPv4 address. */
+bool weir_cidr_holds(const struct weir_cidr *cidr, struct weir_address address);
+
 /* Takes the networks in any order and keeps the array, which must be the arena's.  *twice receives
  * the index of one that is there twice, or UINT32_MAX.  NULL: out of memory. */
 struct weir_cidrs *weir_cidrs_new(struct weir_arena *arena, struct weir_cidr *cidrs, uint32_t count,

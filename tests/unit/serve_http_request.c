@@ -302,6 +302,16 @@ static void the_client_is_the_rightmost_that_is_not_trusted(void **state)
         assert_string_equal(client(cases[i][0], cases[i][1], cases[i][2]), cases[i][3]);
 }
 
+static void trust_in_all_of_ipv6_is_none_in_ipv4(void **state)
+{
+    (void)state;
+    struct weir_http_settings settings = weir_http_settings_default;
+    settings.trusted_proxies = "::/0";
+    set_options(settings);
+    assert_string_equal(client("2001:db8::1", "X-Forwarded-For: 2.2.2.2", "X-A: b"), "2.2.2.2");
+    assert_string_equal(client("10.0.0.1", "X-Forwarded-For: 2.2.2.2", "X-A: b"), "10.0.0.1");
+}
+
 static void headers_cookies_and_queries_are_attributes(void **state)
 {
     (void)state;
@@ -420,6 +430,7 @@ int main(void)
         cmocka_unit_test_setup(sources_that_disagree_are_refused, setup),
         cmocka_unit_test_setup(settings_say_which_source_counts, setup),
         cmocka_unit_test_setup(the_client_is_the_rightmost_that_is_not_trusted, setup),
+        cmocka_unit_test_setup(trust_in_all_of_ipv6_is_none_in_ipv4, setup),
         cmocka_unit_test_setup(headers_cookies_and_queries_are_attributes, setup),
         cmocka_unit_test_setup(a_user_is_believed_only_where_settings_say_so, setup),
         cmocka_unit_test_setup(what_does_not_fit_fails_the_request, setup),
