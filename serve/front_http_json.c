@@ -121,7 +121,7 @@ static int decide(struct weir_front_http *front, const struct weir_request *requ
     return weir_ask_start(worker->asks, request, now_ns, out, &front->waiter);
 }
 
-static uint32_t status_of(int err)
+static int status_of(int err)
 {
     if (err == WEIR_ERR_NO_RULES)
         return 503;
