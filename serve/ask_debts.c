@@ -8,10 +8,10 @@
  * charged to a later window.  Forced is a take whose limit is as large as can be, or where two
  * windows count, an addition to one of them.
  *
- * Concurrency has no debts.  What would have to be charged is not what was taken while the store was
- * away, but what of it is in use still, which only those know who will give it back: charged with
- * all of it, a busy limit would refuse everybody for the life of a slot.  Slots end by themselves;
- * until then, at most as many more are in flight as the machines' shares let in.
+ * Concurrency has no debts.  What would have to be charged is not what was taken while the store
+ * was away, but what of it is in use still, which only those know who will give it back: charged
+ * with all of it, a busy limit would refuse everybody for the life of a slot.  Slots end by
+ * themselves; until then, at most as many more are in flight as the machines' shares let in.
  *
  * There are at most DEBTS_MAX counters; what is beyond is counted as lost.
  *

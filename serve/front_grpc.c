@@ -52,7 +52,7 @@ struct call {
     struct calls *list; /* where it waits: coming, ready, pending, watchers, or NULL */
     struct weir_front_grpc_conn *front;
     struct weir_waiter waiter; /* in pending */
-    uint64_t begun_ns;         /* when its first bytes came */
+    uint64_t begun_ns;         /* when its first bytes came; in pending: when it was whole */
     enum weir_health told;     /* to a watcher */
     bool is_of_service;        /* it watches "ratelimit" */
 };
@@ -378,6 +378,8 @@ static void on_decided(struct weir_waiter *waiter, struct weir_decision *decisio
         refuse(front, call, status);
         return;
     }
+    if (front->worker->is_timed)
+        weir_response_times_add(&front->worker->grpc_times, call->begun_ns, front->now_ns, 1);
     batch_init(&batch);
     batch_add(&batch, front, call, message);
     batch.results[0] = 0;
@@ -395,9 +397,25 @@ static void ask_store(struct weir_front_grpc_conn *front, struct batch *batch)
         call->waiter.done = on_decided;
         batch->results[i] = weir_ask_start(worker->asks, &batch->requests[i], front->now_ns,
                                            &batch->decisions[i], &call->waiter);
-        if (batch->results[i] == WEIR_ASK_PENDING)
-            call_enter(call, &front->pending);
+        if (batch->results[i] != WEIR_ASK_PENDING)
+            continue;
+        call->begun_ns = front->now_ns;
+        call_enter(call, &front->pending);
     }
+}
+
+/* How long those took that are answered: one look at the clock for all. */
+static void time_batch(const struct weir_front_grpc_conn *front, const struct batch *batch)
+{
+    struct weir_worker *worker = front->worker;
+    uint64_t calls = 0;
+    if (!worker->is_timed)
+        return;
+    for (size_t i = 0; i < batch->count; i++)
+        calls += batch->results[i] != WEIR_ASK_PENDING;
+    if (calls > 0)
+        weir_response_times_add(&worker->grpc_times, front->now_ns, weir_now(worker->engine),
+                                calls);
 }
 
 static void decide_some(struct weir_front_grpc_conn *front)
@@ -412,6 +430,7 @@ static void decide_some(struct weir_front_grpc_conn *front)
                         batch.decisions, batch.results);
     count(front, &batch);
     answer_all(front, &batch);
+    time_batch(front, &batch);
 }
 
 /* ---- what net tells ---- */

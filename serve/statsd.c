@@ -15,6 +15,7 @@
 
 #define HELD_MAX (1u << 20) /* bytes for a TCP server that is away, or slow */
 #define DATAGRAM_LEN 1400   /* below what Ethernet carries in one piece */
+#define TIME_LINE_MAX 128   /* bytes */
 
 struct weir_statsd {
     int fd;                     /* UDP; -1: none */
@@ -25,6 +26,7 @@ struct weir_statsd {
     uint64_t values[WEIR_VALUE_PLACES][WEIR_COUNTERS];       /* by their place */
     uint64_t strangers[WEIR_VALUE_PLACES];
     uint64_t loads, bad_loads, calls, errors, shadowed;
+    uint64_t times[WEIR_RESPONSE_BUCKETS], times_us[WEIR_RESPONSE_BUCKETS];
     struct weir_text text;
     char datagram[DATAGRAM_LEN];
 };
@@ -128,6 +130,54 @@ static void put_strangers(struct weir_statsd *statsd)
     }
 }
 
+/* 1/n, never more: who takes 1/rate for a whole number must not get one less. */
+static void put_rate(struct weir_text *text, uint64_t n)
+{
+    const uint64_t digits = UINT64_C(1000000000000000);
+    char rate[24];
+    int len = snprintf(rate, sizeof(rate), "0.%015llu", (unsigned long long)(digits / n));
+    while (rate[len - 1] == '0')
+        len--;
+    WEIR_TEXT_PUT(text, "|@");
+    weir_text_put(text, (struct weir_str){.ptr = rate, .len = (size_t)len});
+}
+
+/* n calls that took so long together. */
+static void write_time(struct weir_text *text, uint64_t n, uint64_t sum_us)
+{
+    char ms[32];
+    uint64_t mean_us = sum_us / n;
+    int len = snprintf(ms, sizeof(ms), "%llu.%03llu", (unsigned long long)(mean_us / 1000),
+                       (unsigned long long)(mean_us % 1000));
+    WEIR_TEXT_PUT(text, "ratelimit_server.ShouldRateLimit.response_time:");
+    weir_text_put(text, (struct weir_str){.ptr = ms, .len = (size_t)len});
+    WEIR_TEXT_PUT(text, "|ms");
+    if (n > 1)
+        put_rate(text, n);
+    weir_text_put_char(text, '\n');
+}
+
+static void put_times(struct weir_statsd *statsd)
+{
+    for (uint32_t bucket = 0; bucket < WEIR_RESPONSE_BUCKETS; bucket++) {
+        uint64_t n = 0, sum_us = 0;
+        for (uint32_t i = 0; i < weir_service_worker_count(statsd->service); i++) {
+            struct weir_response_times *times =
+                &weir_service_worker(statsd->service, i)->grpc_times;
+            n += atomic_load_explicit(&times->counts[bucket], memory_order_relaxed);
+            sum_us += atomic_load_explicit(&times->sums_us[bucket], memory_order_relaxed);
+        }
+        uint64_t more = n - statsd->times[bucket], more_us = sum_us - statsd->times_us[bucket];
+        if (more == 0)
+            continue;
+        statsd->times[bucket] = n;
+        statsd->times_us[bucket] = sum_us;
+        if ((size_t)(statsd->text.end - statsd->text.at) < TIME_LINE_MAX)
+            send_lines(statsd);
+        write_time(&statsd->text, more, more_us);
+    }
+}
+
 /* What a connection does is worth a line when it changes. */
 static void flush_outlet(struct weir_statsd *statsd)
 {
@@ -159,6 +209,7 @@ static void flush(void *ctx)
         weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_BAD));
     put(statsd, "ratelimit_server.ShouldRateLimit.total_requests", none, "", &statsd->calls,
         weir_service_count(statsd->service, WEIR_FRONT_GRPC, WEIR_FRONT_COUNT_REQUESTS));
+    put_times(statsd);
     send_lines(statsd);
     if (statsd->outlet != NULL)
         flush_outlet(statsd);
@@ -181,12 +232,17 @@ static void close_way(struct weir_statsd *statsd)
     free(statsd);
 }
 
+bool weir_statsd_is_on(const struct weir_settings *settings)
+{
+    return settings->statsd[0] != '\0' && strcmp(settings->statsd, "off") != 0;
+}
+
 int weir_statsd_new(struct weir_statsd **out, struct weir_service *service, struct weir_loop *loop,
                     char *why, size_t why_len)
 {
     const struct weir_settings *settings = weir_service_settings(service);
     *out = NULL;
-    if (settings->statsd[0] == '\0' || strcmp(settings->statsd, "off") == 0)
+    if (!weir_statsd_is_on(settings))
         return 0;
     struct weir_statsd *statsd = calloc(1, sizeof(*statsd));
     if (statsd == NULL) {

@@ -5,6 +5,7 @@
 #include "serve/ask.h"
 #include "serve/hold.h"
 #include "serve/service.h"
+#include "serve/statsd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ int weir_worker_init(struct weir_worker *worker, struct weir_service *service, s
     worker->engine = engine;
     worker->number = number;
     worker->health_post.run = weir_front_grpc_tell_health;
+    worker->is_timed = weir_statsd_is_on(weir_service_settings(service));
     worker->budget.left = (size_t)weir_service_settings(service)->request_memory;
     int err = weir_loop_new(&worker->loop);
     if (err == 0)

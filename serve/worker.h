@@ -15,6 +15,7 @@
 #include "base/maxima.h"
 #include "net/net.h"
 #include "proto/pool.h"
+#include "serve/response_times.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,6 +54,8 @@ struct weir_worker {
     struct weir_holds *holds;                /* serve/hold.h */
     struct weir_asks *asks;                  /* serve/ask.h; NULL: the table decides all */
     struct weir_front_grpc_conn *grpc_conns; /* all that are open, for health's sake */
+    bool is_timed;                           /* somebody wants to know grpc_times */
+    struct weir_response_times grpc_times;   /* of ShouldRateLimit */
     /* The service's own. */
     bool is_started;
     pthread_t thread;

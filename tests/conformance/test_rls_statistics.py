@@ -7,12 +7,13 @@ import contextlib
 import re
 import socket
 import threading
+import time
 import urllib.request
 
 import grpc
 import pytest
 
-from rls_wire import MINUTE, OK, OVER_LIMIT, Client, descriptor, request
+from rls_wire import MINUTE, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, request
 from service import Service, wait_until
 
 RULES = """\
@@ -31,8 +32,15 @@ descriptors:
 COUNTERS = "total_hits", "within_limit", "near_limit", "over_limit", "shadow_mode", "total_negative_hits"
 
 
+TIME = re.compile(r"ratelimit_server\.ShouldRateLimit\.response_time:(\d+\.\d{3})\|ms(?:\|@(0\.\d+))?")
+
+
 class Heard(dict):
-    """Names and their sums; .of(rule) without what is 0."""
+    """Names and their sums; .of(rule) without what is 0.  .times: of calls, in ms, as who hears of samples counts them."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = []
 
     def of(self, path):
         prefix = f"ratelimit.service.rate_limit.{path}."
@@ -42,6 +50,9 @@ class Heard(dict):
         """Until an empty datagram."""
         while data := statsd.recv(65536):
             for line in data.decode().splitlines():
+                if time := TIME.fullmatch(line):
+                    self.times += [float(time[1])] * int(1 / float(time[2] or 1))
+                    continue
                 name, value = re.fullmatch(r"([^:|]+):(\d+)\|c", line).groups()
                 self[name] = self.get(name, 0) + int(value)
 
@@ -84,6 +95,19 @@ def test_hits_are_counted_by_where_they_fall(tmp_path, key, hits, wanted):
             client.ask("t", [(key, "x")], hits_addend=n)
     assert heard.of(f"t.{key}") == wanted
     assert heard["ratelimit_server.ShouldRateLimit.total_requests"] == len(hits)
+    assert len(heard.times) == len(hits)
+
+
+def test_every_call_is_timed(tmp_path):
+    """However many come together, and whatever they are answered; none took longer than all of them."""
+    began = time.monotonic()
+    with listening(tmp_path) as (client, heard):
+        call = client.channel.unary_unary(SHOULD_RATE_LIMIT)
+        calls = [call.future(request("t", [("k20", "x")]) if i % 4 else b"", timeout=30) for i in range(331)]
+        codes = [one.code() for one in calls]
+    assert len(codes) == 331 and len(set(codes)) == 2, "some make no sense: these, too, take time"
+    took_ms = (time.monotonic() - began) * 1000
+    assert len(heard.times) == 331 and all(0 <= one <= took_ms for one in heard.times) and any(heard.times)
 
 
 def test_the_share_that_is_near_can_be_chosen(tmp_path):

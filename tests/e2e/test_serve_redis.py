@@ -432,6 +432,26 @@ def test_no_more_wait_than_may(tmp_path, own_store):
         waiting.result()
 
 
+def test_how_long_calls_waited_is_told_to_statsd(tmp_path, own_store):
+    """Of three calls, two while the store does not answer: as long as they waited for it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:
+        statsd.bind(("127.0.0.1", 0))
+        statsd.settimeout(30)
+        flags = ("--store-deadline", "200ms", "--statsd", f"127.0.0.1:{statsd.getsockname()[1]}", "--statsd-interval", "100ms")
+        with serve(tmp_path, own_store.url, *flags) as weir, Client(weir.address("grpc")) as client:
+            wait_until(lambda: told(weir)["health"] == "up", "the store")
+            client.ask("d", descriptor(("quiet", "t")))
+            own_store.freeze()
+            for _ in range(2):
+                client.ask("d", descriptor(("quiet", "t")))
+            times = []
+            while len(times) < 3:
+                for ms, rate in re.findall(rb"ShouldRateLimit.response_time:(\d+\.\d+)\|ms(?:\|@(0\.\d+))?", statsd.recv(65536)):
+                    times += [float(ms)] * int(1 / float(rate or 1))
+            own_store.thaw()
+    assert len(times) == 3 and sum(199 <= ms < 30000 for ms in times) >= 2, times
+
+
 def request_of(key, value):
     return request("d", descriptor((key, value)))
 
