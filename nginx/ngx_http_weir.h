@@ -5,6 +5,7 @@
  *     ngx_http_weir_decide.c      the phases: ask libweir, then pass, hold or refuse
  *     ngx_http_weir_record.c      what is kept of a decision
  *     ngx_http_weir_hold.c        a request in a leaky bucket's queue
+ *     ngx_http_weir_wait.c        a request that waits for the service
  *     ngx_http_weir_answer.c      headers, and the body of a refusal
  *
  * Translation and nothing else: libweir decides.  A request is asked in up to two stages, before
@@ -98,6 +99,16 @@ bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 bool ngx_http_weir_asks_late(const ngx_http_weir_loc_conf_t *conf);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);
+/* The service has decided, or (NULL) has not: what the phase's handler would have returned. */
+ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
+                                 struct weir_decision *decision);
+
+/* ngx_http_weir_wait.c */
+typedef struct ngx_http_weir_wait_s ngx_http_weir_wait_t;
+/* For who may have to wait; NULL: no memory. */
+struct weir_desk_waiter *ngx_http_weir_waiter(ngx_http_request_t *r, ngx_uint_t stages);
+/* It has to. */
+ngx_int_t ngx_http_weir_wait(ngx_http_request_t *r);
 
 /* ngx_http_weir_record.c */
 /* The last record of a request, after internal redirects too; NULL: it was not asked yet. */

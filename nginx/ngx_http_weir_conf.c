@@ -149,6 +149,7 @@ static ngx_conf_num_bounds_t status_bounds = {ngx_conf_check_num_bounds, 400, 59
 ngx_command_t ngx_http_weir_commands[] = {
     OF_ALL("weir_rules", NGX_CONF_TAKE12, ngx_weir_set_rules),
     OF_ALL("weir_table", NGX_CONF_TAKE12, ngx_weir_set_table),
+    OF_ALL("weir_service", NGX_CONF_TAKE123, ngx_weir_set_service),
     OF_ALL("weir_trusted_proxies", NGX_CONF_1MORE, set_trusted_proxies),
     OF_ALL("weir_queue", NGX_CONF_TAKE12, ngx_weir_set_queue),
     OF_PLACE("weir_limit", NGX_CONF_TAKE123, ngx_weir_set_limit, base, KIND),

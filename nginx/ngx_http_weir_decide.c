@@ -35,15 +35,27 @@ static enum weir_stage stage_of(ngx_uint_t stages)
                                            : WEIR_STAGE_LATE;
 }
 
-static ngx_int_t decide(ngx_http_request_t *r, ngx_http_weir_asking_t *a, ngx_uint_t stages)
+/* How a request looks to the rules. */
+static void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
+                        ngx_http_weir_loc_conf_t *conf)
 {
-    struct weir_decision decision;
-    uint64_t now_ns = ngx_weir_now(a->base.main);
-    int err = ngx_weir_ask(&a->base, stage_of(stages), now_ns, &decision);
-    if (err)
-        return ngx_weir_fail(&a->base, err);
-    uint64_t delay_ns = ngx_weir_delay(&a->base, &decision);
-    ngx_http_weir_record_t *record = ngx_http_weir_keep(a, stages, &decision, now_ns);
+    a->base.kind = &ngx_http_weir_kind;
+    a->base.from = r;
+    a->base.connection = r->connection;
+    a->base.main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
+    a->base.place = &conf->base;
+    a->base.known = 0;
+    a->has_user = false;
+    a->scratch_used = 0;
+}
+
+/* It is decided: lets it pass, holds or refuses it. */
+static ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stages,
+                          struct weir_decision *decision, uint64_t now_ns)
+{
+    ngx_http_request_t *r = a->base.from;
+    uint64_t delay_ns = ngx_weir_delay(&a->base, decision);
+    ngx_http_weir_record_t *record = ngx_http_weir_keep(a, stages, decision, now_ns);
     if (record == NULL)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (delay_ns > 0)
@@ -51,9 +63,29 @@ static ngx_int_t decide(ngx_http_request_t *r, ngx_http_weir_asking_t *a, ngx_ui
     ngx_weir_log(&record->base, a->base.place);
     if (a->base.place->dry_run)
         return NGX_DECLINED;
-    if (decision.overall == WEIR_CODE_OVER_LIMIT)
-        return ngx_http_weir_refuse(r, &decision);
+    if (decision->overall == WEIR_CODE_OVER_LIMIT)
+        return ngx_http_weir_refuse(r, decision);
     return delay_ns > 0 ? ngx_http_weir_hold(r, record, delay_ns, now_ns) : NGX_DECLINED;
+}
+
+static ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
+                        struct weir_desk_waiter *waiter)
+{
+    struct weir_decision decision;
+    uint64_t now_ns = ngx_weir_now(a->base.main);
+    int err = ngx_weir_ask(&a->base, stage_of(stages), now_ns, &decision, waiter);
+    if (err == WEIR_PENDING)
+        return ngx_http_weir_wait(a->base.from);
+    return err ? ngx_weir_fail(&a->base, err) : conclude(a, stages, &decision, now_ns);
+}
+
+ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
+                                 struct weir_decision *decision)
+{
+    ngx_http_weir_asking_t a;
+    init_asking(&a, r, ngx_http_get_module_loc_conf(r, ngx_http_weir_module));
+    return decision != NULL ? conclude(&a, stages, decision, ngx_weir_now(a.base.main))
+                            : decide(&a, stages, NULL);
 }
 
 static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
@@ -67,17 +99,13 @@ static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
     if (record != NULL &&
         ((record->stages & stages) != 0 || record->base.verdict == NGX_WEIR_REJECTED))
         return NGX_DECLINED; /* once a request */
-    a.base.kind = &ngx_http_weir_kind;
-    a.base.from = r;
-    a.base.connection = r->connection;
-    a.base.main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
-    a.base.place = &conf->base;
-    a.base.known = 0;
-    a.has_user = false;
-    a.scratch_used = 0;
+    init_asking(&a, r, conf);
     if (!ngx_weir_has_worker(a.base.main))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    return decide(r, &a, stages);
+    if (a.base.main->worker->desk == NULL)
+        return decide(&a, stages, NULL);
+    struct weir_desk_waiter *waiter = ngx_http_weir_waiter(r, stages);
+    return waiter != NULL ? decide(&a, stages, waiter) : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)

@@ -91,8 +91,13 @@ static void on_turn(ngx_event_t *wev)
         ngx_stream_core_run_phases(s);
 }
 
-static ngx_int_t hold(ngx_connection_t *c, ngx_weir_record_t *record, uint64_t delay_ns,
-                      uint64_t now_ns)
+static void on_nothing(ngx_event_t *wev)
+{
+    (void)wev;
+}
+
+/* It is left alone, but for who leaves; on_write: until whoever serves it has one. */
+static ngx_int_t suspend(ngx_connection_t *c, ngx_event_handler_pt on_write)
 {
     if (c->read->ready) {
         ngx_post_event(c->read, &ngx_posted_events); /* a macro with an if in it */
@@ -100,24 +105,39 @@ static ngx_int_t hold(ngx_connection_t *c, ngx_weir_record_t *record, uint64_t d
         return NGX_ERROR;
     }
     c->read->handler = on_read;
-    c->write->handler = on_turn; /* until whoever serves it has one */
+    c->write->handler = on_write;
+    return NGX_AGAIN;
+}
+
+static ngx_int_t hold(ngx_connection_t *c, ngx_weir_record_t *record, uint64_t delay_ns,
+                      uint64_t now_ns)
+{
+    if (suspend(c, on_turn) != NGX_AGAIN)
+        return NGX_ERROR;
     ngx_weir_hold(record, c->write, delay_ns, now_ns);
     return NGX_AGAIN;
 }
 
 /* ---- the phases ---- */
 
-static ngx_int_t decide(ngx_weir_asking_t *a, ngx_stream_session_t *s)
+static void init_asking(ngx_weir_asking_t *a, ngx_stream_session_t *s)
 {
-    struct weir_decision decision;
-    uint64_t now_ns = ngx_weir_now(a->main);
+    a->kind = &kind;
+    a->from = s;
+    a->connection = s->connection;
+    a->main = ngx_stream_get_module_main_conf(s, ngx_stream_weir_module);
+    a->place = ngx_stream_get_module_srv_conf(s, ngx_stream_weir_module);
+    a->known = 0;
+}
+
+/* It is decided: lets it pass, holds or refuses it. */
+static ngx_int_t conclude(ngx_weir_asking_t *a, struct weir_decision *decision, uint64_t now_ns)
+{
+    ngx_stream_session_t *s = a->from;
     u_char *behind;
-    int err = ngx_weir_ask(a, WEIR_STAGE_ALL, now_ns, &decision);
-    if (err)
-        return ngx_weir_fail(a, err);
-    uint64_t delay_ns = ngx_weir_delay(a, &decision);
+    uint64_t delay_ns = ngx_weir_delay(a, decision);
     ngx_weir_record_t *record =
-        ngx_weir_keep(a, s->connection->pool, &decision, sizeof(*record), 0, &behind);
+        ngx_weir_keep(a, s->connection->pool, decision, sizeof(*record), 0, &behind);
     if (record == NULL)
         return NGX_ERROR;
     ngx_stream_set_ctx(s, record, ngx_stream_weir_module);
@@ -126,23 +146,83 @@ static ngx_int_t decide(ngx_weir_asking_t *a, ngx_stream_session_t *s)
     ngx_weir_log(record, a->place);
     if (a->place->dry_run)
         return NGX_DECLINED;
-    if (decision.overall == WEIR_CODE_OVER_LIMIT)
+    if (decision->overall == WEIR_CODE_OVER_LIMIT)
         return NGX_STREAM_SERVICE_UNAVAILABLE;
     return delay_ns > 0 ? hold(s->connection, record, delay_ns, now_ns) : NGX_DECLINED;
 }
 
+static ngx_int_t decide(ngx_weir_asking_t *a, struct weir_desk_waiter *waiter)
+{
+    struct weir_decision decision;
+    uint64_t now_ns = ngx_weir_now(a->main);
+    int err = ngx_weir_ask(a, WEIR_STAGE_ALL, now_ns, &decision, waiter);
+    if (err == WEIR_PENDING)
+        return suspend(a->connection, on_nothing);
+    return err ? ngx_weir_fail(a, err) : conclude(a, &decision, now_ns);
+}
+
+/* ---- waiting for the service ---- */
+
+/* In the connection's memory. */
+typedef struct {
+    struct weir_desk_waiter waiter; /* first: done() gets this */
+    ngx_stream_session_t *session;
+} wait_t;
+
+static void cancel(void *data)
+{
+    wait_t *wait = data;
+    weir_desk_cancel(&wait->waiter);
+}
+
+/* The service has decided, or (NULL) has not: goes on where it stopped. */
+static void done(struct weir_desk_waiter *waiter, struct weir_decision *decision)
+{
+    ngx_stream_session_t *s = ((wait_t *)waiter)->session;
+    ngx_connection_t *c = s->connection;
+    ngx_weir_asking_t a;
+    init_asking(&a, s);
+    ngx_int_t rc =
+        decision != NULL ? conclude(&a, decision, ngx_weir_now(a.main)) : decide(&a, NULL);
+    if (rc == NGX_AGAIN)
+        return;
+    c->read->handler = ngx_stream_session_handler;
+    if (rc == NGX_DECLINED && ngx_handle_read_event(c->read, 0) != NGX_OK)
+        rc = NGX_STREAM_INTERNAL_SERVER_ERROR;
+    if (rc != NGX_DECLINED) {
+        ngx_stream_finalize_session(s, rc == NGX_ERROR ? NGX_STREAM_INTERNAL_SERVER_ERROR
+                                                       : (ngx_uint_t)rc);
+        return;
+    }
+    s->phase_handler++;
+    ngx_stream_core_run_phases(s);
+}
+
+static struct weir_desk_waiter *waiter_of(ngx_stream_session_t *s)
+{
+    ngx_pool_cleanup_t *cleanup = ngx_pool_cleanup_add(s->connection->pool, sizeof(wait_t));
+    if (cleanup == NULL)
+        return NULL;
+    wait_t *wait = cleanup->data;
+    *wait = (wait_t){.waiter = {.done = done}, .session = s};
+    cleanup->handler = cancel;
+    return &wait->waiter;
+}
+
+/* ---- at the beginning, and at the end ---- */
+
 static ngx_int_t preaccess(ngx_stream_session_t *s)
 {
     ngx_weir_asking_t a;
-    a.place = ngx_stream_get_module_srv_conf(s, ngx_stream_weir_module);
+    init_asking(&a, s);
     if (!a.place->enable || ngx_stream_get_module_ctx(s, ngx_stream_weir_module) != NULL)
         return NGX_DECLINED; /* once a session */
-    a.kind = &kind;
-    a.from = s;
-    a.connection = s->connection;
-    a.main = ngx_stream_get_module_main_conf(s, ngx_stream_weir_module);
-    a.known = 0;
-    return ngx_weir_has_worker(a.main) ? decide(&a, s) : NGX_ERROR;
+    if (!ngx_weir_has_worker(a.main))
+        return NGX_ERROR;
+    if (a.main->worker->desk == NULL)
+        return decide(&a, NULL);
+    struct weir_desk_waiter *waiter = waiter_of(s);
+    return waiter != NULL ? decide(&a, waiter) : NGX_ERROR;
 }
 
 static ngx_int_t give_back(ngx_stream_session_t *s)
@@ -159,10 +239,9 @@ static ngx_int_t give_back(ngx_stream_session_t *s)
 /* ---- directives ---- */
 
 #define KIND ((void *)&kind)
-#define OF_ALL(name, set)                                                                          \
+#define OF_ALL(name, args, set)                                                                    \
     {                                                                                              \
-        ngx_string(name), NGX_STREAM_MAIN_CONF | NGX_CONF_TAKE12, set,                             \
-            NGX_STREAM_MAIN_CONF_OFFSET, 0, NULL                                                   \
+        ngx_string(name), NGX_STREAM_MAIN_CONF | (args), set, NGX_STREAM_MAIN_CONF_OFFSET, 0, NULL \
     }
 #define OF_PLACE(name, args, set, offset, post)                                                    \
     {                                                                                              \
@@ -172,9 +251,10 @@ static ngx_int_t give_back(ngx_stream_session_t *s)
 #define FIELD(name) offsetof(ngx_weir_place_conf_t, name)
 
 static ngx_command_t commands[] = {
-    OF_ALL("weir_rules", ngx_weir_set_rules),
-    OF_ALL("weir_table", ngx_weir_set_table),
-    OF_ALL("weir_queue", ngx_weir_set_queue),
+    OF_ALL("weir_rules", NGX_CONF_TAKE12, ngx_weir_set_rules),
+    OF_ALL("weir_table", NGX_CONF_TAKE12, ngx_weir_set_table),
+    OF_ALL("weir_service", NGX_CONF_TAKE123, ngx_weir_set_service),
+    OF_ALL("weir_queue", NGX_CONF_TAKE12, ngx_weir_set_queue),
     OF_PLACE("weir_limit", NGX_CONF_TAKE12, ngx_weir_set_limit, 0, KIND),
     OF_PLACE("weir_attribute", NGX_CONF_TAKE2, ngx_weir_set_attribute, 0, KIND),
     OF_PLACE("weir_descriptor", NGX_CONF_1MORE, ngx_weir_set_descriptor, 0, KIND),

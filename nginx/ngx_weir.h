@@ -4,6 +4,7 @@
  *     ngx_weir_process.c     the engine: opened by the master before it forks, one session a
  *                            worker, new rules looked at away from the event loop
  *     ngx_weir_ask.c         asks libweir, by the rules' shapes or by weir_descriptor
+ *     ngx_weir_service.c     the connection to who knows what many machines share
  *     ngx_weir_record.c      what is kept of a decision, and given back at the end
  *     ngx_weir_hold.c        a leaky bucket's queue
  *     ngx_weir_variables.c   $weir_status and its like
@@ -33,9 +34,13 @@
 
 /* ---- configuration ---- */
 
+typedef struct ngx_weir_service_s ngx_weir_service_t; /* ngx_weir_service.c */
+
 /* What a worker has for deciding; one, since a worker does one thing at a time. */
 typedef struct {
     struct weir_session *session;
+    struct weir_desk *desk; /* NULL: the table decides everything */
+    ngx_weir_service_t *service;
     ngx_msec_t read_ms;  /* when the clock was read, on nginx's own */
     uint64_t now_ns;     /* what it said */
     ngx_uint_t held;     /* requests in the queue */
@@ -54,6 +59,10 @@ typedef struct {
     size_t table_size;
     ngx_uint_t queue_max;
     ngx_msec_t queue_timeout;
+    ngx_addr_t *service; /* NULL: there is none */
+    ngx_str_t service_name;
+    ngx_msec_t service_timeout;
+    ngx_uint_t service_pending; /* questions of one worker */
     unsigned is_used : 1; /* some place is limited */
     ngx_log_t *log;
     struct weir *engine;       /* NULL: not used */
@@ -102,6 +111,7 @@ static ngx_inline struct weir_str ngx_weir_str(ngx_str_t s)
 /* ngx_weir_conf.c: directives; those of a place have an ngx_weir_kind_t as their `post`. */
 char *ngx_weir_set_rules(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_weir_set_table(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_weir_set_service(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_weir_set_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_weir_set_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_weir_set_attribute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -163,9 +173,10 @@ typedef struct {
     ngx_str_t values[NGX_WEIR_ATTRIBUTES_MAX];
 } ngx_weir_asking_t;
 
-/* 0, or an error.  out->statuses is the worker's or the session's, until it is asked again. */
+/* 0, WEIR_PENDING, or an error.  out->statuses is the worker's or the session's, until it is asked
+ * again.  waiter: for WEIR_PENDING; NULL: decided here and now. */
 int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
-                 struct weir_decision *out);
+                 struct weir_decision *out, struct weir_desk_waiter *waiter);
 /* What comes of an error, which is told: NGX_DECLINED, or the status of a refusal. */
 ngx_int_t ngx_weir_fail(ngx_weir_asking_t *a, int err);
 /* A weir_attribute: 1, 0 where there is none, or an error. */
@@ -173,6 +184,14 @@ int ngx_weir_attribute(ngx_weir_asking_t *a, struct weir_str key, struct weir_st
 bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str key);
 /* An address as it is counted. */
 ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text);
+
+/* ---- the service: ngx_weir_service.c ---- */
+
+/* Connects, where there is one to connect to. */
+ngx_int_t ngx_weir_service_open(ngx_weir_main_conf_t *main);
+void ngx_weir_service_close(ngx_weir_main_conf_t *main);
+/* There may be something to send, and somebody who waits. */
+void ngx_weir_service_kick(ngx_weir_main_conf_t *main);
 
 /* ---- what is kept: ngx_weir_record.c ---- */
 

@@ -114,7 +114,8 @@ static int describe(ngx_weir_asking_t *a, const ngx_weir_descriptor_t *from, str
 }
 
 /* By what the configuration says. */
-static int ask_descriptors(ngx_weir_asking_t *a, uint64_t now_ns, struct weir_decision *out)
+static int ask_descriptors(ngx_weir_asking_t *a, uint64_t now_ns, struct weir_decision *out,
+                           struct weir_desk_waiter *waiter)
 {
     ngx_weir_worker_t *worker = a->main->worker;
     ngx_weir_descriptor_t *from = a->place->descriptors->elts;
@@ -135,13 +136,15 @@ static int ask_descriptors(ngx_weir_asking_t *a, uint64_t now_ns, struct weir_de
     *out = (struct weir_decision){.overall = WEIR_CODE_OK, .statuses = worker->statuses};
     if (err || request.descriptor_count == 0)
         return err;
-    return weir_check(worker->session, &request, now_ns, out);
+    return worker->desk != NULL ? weir_desk_check(worker->desk, &request, now_ns, out, waiter)
+                                : weir_check(worker->session, &request, now_ns, out);
 }
 
 /* By what the rules say. */
 static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
-                      struct weir_decision *out)
+                      struct weir_decision *out, struct weir_desk_waiter *waiter)
 {
+    ngx_weir_worker_t *worker = a->main->worker;
     struct weir_http http = {
         .attribute = a->kind->attribute,
         .ctx = a,
@@ -152,14 +155,17 @@ static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_
     if (err)
         return err;
     http.has_hits = read_hits(a, a->place->hits, &http.hits);
-    return weir_check_http(a->main->worker->session, &http, now_ns, out);
+    return worker->desk != NULL ? weir_desk_check_http(worker->desk, &http, now_ns, out, waiter)
+                                : weir_check_http(worker->session, &http, now_ns, out);
 }
 
 int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
-                 struct weir_decision *out)
+                 struct weir_decision *out, struct weir_desk_waiter *waiter)
 {
-    return a->place->descriptors != NULL ? ask_descriptors(a, now_ns, out)
-                                         : ask_shapes(a, stage, now_ns, out);
+    int err = a->place->descriptors != NULL ? ask_descriptors(a, now_ns, out, waiter)
+                                            : ask_shapes(a, stage, now_ns, out, waiter);
+    ngx_weir_service_kick(a->main);
+    return err;
 }
 
 /* What cannot be counted is refused; rules that cannot be asked limit nothing. */

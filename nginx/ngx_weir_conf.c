@@ -6,6 +6,10 @@
 #define QUEUE_MAX 1024
 #define QUEUE_TIMEOUT_MS 60000
 #define TABLE_SIZE (64 * 1024 * 1024)
+#define SERVICE_TIMEOUT_MS 100
+#define SERVICE_TIMEOUT_MAX_MS 60000
+#define SERVICE_PENDING 1024
+#define SERVICE_PENDING_MAX 1000000
 
 /* ---- words ---- */
 
@@ -81,6 +85,43 @@ char *ngx_weir_set_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             return ngx_weir_invalid(cf, words[2]);
         main->queue_timeout = (ngx_msec_t)ms;
     }
+    return NGX_CONF_OK;
+}
+
+/* `timeout=TIME` or `pending=N`. */
+static bool set_service_option(ngx_weir_main_conf_t *main, ngx_str_t word)
+{
+    ngx_str_t rest;
+    if (option(word, "timeout=", &rest)) {
+        ngx_int_t ms = ngx_parse_time(&rest, 0);
+        main->service_timeout = (ngx_msec_t)ms;
+        return ms > 0 && ms <= SERVICE_TIMEOUT_MAX_MS;
+    }
+    ngx_int_t count =
+        option(word, "pending=", &rest) ? ngx_atoi(rest.data, rest.len) : (ngx_int_t)NGX_ERROR;
+    main->service_pending = (ngx_uint_t)count;
+    return count > 0 && count <= SERVICE_PENDING_MAX;
+}
+
+char *ngx_weir_set_service(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_weir_main_conf_t *main = conf;
+    ngx_str_t *words = cf->args->elts, path;
+    ngx_url_t url;
+    (void)cmd;
+    if (main->service != NULL)
+        return "is duplicate";
+    if (!option(words[1], "unix:", &path))
+        return "needs unix:PATH, where `weir serve --desk unix:PATH` listens";
+    ngx_memzero(&url, sizeof(url));
+    url.url = words[1];
+    if (ngx_parse_url(cf->pool, &url) != NGX_OK || url.naddrs != 1)
+        return ngx_weir_invalid(cf, words[1]);
+    main->service = url.addrs;
+    main->service_name = words[1];
+    for (ngx_uint_t i = 2; i < cf->args->nelts; i++)
+        if (!set_service_option(main, words[i]))
+            return ngx_weir_invalid(cf, words[i]);
     return NGX_CONF_OK;
 }
 
@@ -211,6 +252,10 @@ void ngx_weir_fill_main(ngx_weir_main_conf_t *main)
     ngx_conf_init_msec_value(main->queue_timeout, QUEUE_TIMEOUT_MS);
     if (main->table_size == 0)
         main->table_size = TABLE_SIZE;
+    if (main->service_timeout == 0)
+        main->service_timeout = SERVICE_TIMEOUT_MS;
+    if (main->service_pending == 0)
+        main->service_pending = SERVICE_PENDING;
 }
 
 void ngx_weir_init_place(ngx_weir_place_conf_t *place)

@@ -28,6 +28,7 @@
 
 /* Watching, in one worker. */
 typedef struct {
+    ngx_weir_main_conf_t *main;
     struct weir *engine;
     ngx_connection_t *connection; /* inotify's; NULL: there is none */
     ngx_event_t timer;
@@ -87,8 +88,10 @@ static void close_engine(void *data)
         stop_watching();
         watch = NULL;
     }
-    if (main->worker != NULL)
+    if (main->worker != NULL) {
+        weir_desk_free(main->worker->desk);
         weir_session_close(main->worker->session);
+    }
     main->worker = NULL;
     weir_close(main->engine);
     main->engine = NULL;
@@ -313,6 +316,7 @@ static ngx_int_t watch_rules(ngx_weir_main_conf_t *main, ngx_cycle_t *cycle)
     watch = ngx_pcalloc(cycle->pool, sizeof(*watch));
     if (watch == NULL)
         return NGX_ERROR;
+    watch->main = main;
     watch->engine = main->engine;
     watch->timer.handler = on_timer;
     watch->timer.data = watch;
@@ -340,14 +344,17 @@ ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main)
     bool is_worker = ngx_process == NGX_PROCESS_WORKER || ngx_process == NGX_PROCESS_SINGLE;
     if (main == NULL || main->engine == NULL || !is_worker)
         return NGX_OK;
-    if (!ngx_weir_has_worker(main))
+    if (!ngx_weir_has_worker(main) || ngx_weir_service_open(main) != NGX_OK)
         return NGX_ERROR;
     return watch_rules(main, cycle);
 }
 
+/* nginx would wonder whose connections they are. */
 void ngx_weir_exit_process(ngx_cycle_t *cycle)
 {
     (void)cycle;
-    if (watch != NULL)
-        stop_watching(); /* nginx would wonder whose connection it is */
+    if (watch == NULL)
+        return;
+    ngx_weir_service_close(watch->main);
+    stop_watching();
 }

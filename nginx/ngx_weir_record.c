@@ -10,6 +10,33 @@
 
 /* ---- the end ---- */
 
+/* What a store has counted is the service's to hear of. */
+static void settle_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, int status,
+                       uint64_t now_ns)
+{
+    ngx_weir_worker_t *worker = main->worker;
+    if (worker->desk != NULL)
+        weir_desk_settle(worker->desk, ticket, status, now_ns);
+    else
+        weir_settle(worker->session, ticket, status, now_ns);
+}
+
+static void release_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, uint64_t now_ns)
+{
+    ngx_weir_worker_t *worker = main->worker;
+    if (worker->desk != NULL)
+        weir_desk_release(worker->desk, ticket, now_ns);
+    else
+        weir_release(worker->session, ticket, now_ns);
+}
+
+static int renew_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, uint64_t now_ns)
+{
+    ngx_weir_worker_t *worker = main->worker;
+    return worker->desk != NULL ? weir_desk_renew(worker->desk, ticket, now_ns)
+                                : weir_renew(worker->session, ticket, now_ns);
+}
+
 /* The answer is known: before its client sees it, so that the next request finds what was given
  * back. */
 void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)
@@ -18,7 +45,8 @@ void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)
         return;
     uint64_t now_ns = ngx_weir_now(record->main);
     for (ngx_uint_t i = 0; i < record->ticket_count; i++)
-        weir_settle(record->main->worker->session, &record->tickets[i], (int)status, now_ns);
+        settle_one(record->main, &record->tickets[i], (int)status, now_ns);
+    ngx_weir_service_kick(record->main);
 }
 
 void ngx_weir_end(void *data)
@@ -36,15 +64,17 @@ void ngx_weir_end(void *data)
         return;
     uint64_t now_ns = ngx_weir_now(record->main);
     for (ngx_uint_t i = 0; i < record->ticket_count; i++)
-        weir_release(worker->session, &record->tickets[i], now_ns);
+        release_one(record->main, &record->tickets[i], now_ns);
     record->ticket_count = 0;
+    ngx_weir_service_kick(record->main);
 }
 
 static void release_all(ngx_weir_main_conf_t *main, const struct weir_decision *decision)
 {
     uint64_t now_ns = ngx_weir_now(main);
     for (uint32_t i = 0; i < decision->status_count; i++)
-        weir_release(main->worker->session, &decision->statuses[i].ticket, now_ns);
+        release_one(main, &decision->statuses[i].ticket, now_ns);
+    ngx_weir_service_kick(main);
 }
 
 /* ---- long requests ---- */
@@ -60,9 +90,12 @@ static void renew(ngx_event_t *ev)
         if (ticket->renew_ns < often_ns)
             often_ns = ticket->renew_ns;
         /* An expired slot is lost: a machine that slept. */
-        if (weir_renew(record->main->worker->session, ticket, now_ns) != 0)
-            ngx_log_error(NGX_LOG_INFO, ev->log, 0, "weir: a concurrency slot has expired");
+        int err = renew_one(record->main, ticket, now_ns);
+        if (err != 0)
+            ngx_log_error(NGX_LOG_INFO, ev->log, 0, "weir: a concurrency slot has expired: %s",
+                          weir_strerror(err));
     }
+    ngx_weir_service_kick(record->main);
     ngx_add_timer(ev, (ngx_msec_t)(often_ns / NS_PER_MS));
 }
 
@@ -95,6 +128,24 @@ static ngx_uint_t count_tickets(const struct weir_decision *decision)
     return count;
 }
 
+/* Bytes of what a store knows the tickets by. */
+static size_t away_len(const struct weir_decision *decision)
+{
+    size_t len = 0;
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        len += decision->statuses[i].ticket.count > 0 ? decision->statuses[i].ticket.away.len : 0;
+    return len;
+}
+
+static u_char *keep_away(struct weir_ticket *ticket, u_char *at)
+{
+    struct weir_str away = ticket->away;
+    if (away.len == 0)
+        return at;
+    ticket->away.ptr = (const char *)at;
+    return ngx_cpymem(at, away.ptr, away.len);
+}
+
 static size_t rule_len(const struct weir_status *s)
 {
     return s != NULL && s->rule != NULL ? s->rule->id.len : 0;
@@ -121,6 +172,8 @@ static void fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_co
         ngx_event_t *ev = (ngx_event_t *)(void *)(record->tickets + ticket_count);
         renew_often(record, ev);
         behind = (u_char *)(ev + 1);
+        for (ngx_uint_t i = 0; i < ticket_count; i++)
+            behind = keep_away(&record->tickets[i], behind);
     }
     if (s == NULL)
         return;
@@ -152,7 +205,8 @@ void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_de
     const struct weir_status *tightest = weir_headers_tightest(decision);
     ngx_uint_t ticket_count = is_refused ? 0 : count_tickets(decision);
     size_t ticket_len =
-        ticket_count * sizeof(struct weir_ticket) + (ticket_count > 0 ? sizeof(ngx_event_t) : 0);
+        ticket_count * sizeof(struct weir_ticket) +
+        (ticket_count > 0 ? sizeof(ngx_event_t) + away_len(decision) : 0);
     ngx_weir_record_t *record = add_cleanup(pool, len + ticket_len + rule_len(tightest) + more_len);
     if (record == NULL || is_refused)
         release_all(a->main, decision); /* refused by one limit: nothing of the others */

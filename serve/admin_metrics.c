@@ -216,6 +216,7 @@ static const char *const protocols[WEIR_FRONTS] = {
     [WEIR_FRONT_GRPC] = "grpc",
     [WEIR_FRONT_HTTP] = "http",
     [WEIR_FRONT_RESP] = "resp",
+    [WEIR_FRONT_DESK] = "desk",
     [WEIR_FRONT_ADMIN] = "admin",
 };
 

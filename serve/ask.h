@@ -62,6 +62,35 @@ void weir_ask_forfeit(struct weir_asks *asks);
 struct weir_ask *weir_ask_keep(struct weir_asks *asks);
 void weir_ask_let_go(struct weir_ask *ask, bool is_forfeit);
 
+/* ---- for who decides in other processes, on the same table (front_desk.c) ---- */
+
+struct weir_desk_place; /* proto/desk.h */
+
+/* What leases in the table are named by, beside their counters. */
+uint64_t weir_ask_store_name(const struct weir_asks *asks);
+/* More tokens are needed of a request's counters; nobody waits for them. */
+void weir_ask_refill(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns);
+
+/* From within done(): fills in the tickets of what the store has charged.  names: memory for what
+ * it knows them by. */
+void weir_ask_tickets(struct weir_asks *asks, struct weir_decision *decision,
+                      struct weir_buf *names);
+/* A place of such a ticket comes back.  Does nothing where that cannot be. */
+void weir_ask_give(struct weir_asks *asks, const struct weir_desk_place *place);
+
+struct weir_renewal;
+
+struct weir_renew_waiter {
+    /* 0 and the place's new mark, or an error. */
+    void (*done)(struct weir_renew_waiter *waiter, int err, uint64_t mark);
+    struct weir_renewal *renewal; /* NULL: it waits for nothing */
+};
+
+/* A slot is to be kept for longer.  0: done() follows; or an error. */
+WEIR_MUST_CHECK int weir_ask_renew(struct weir_asks *asks, const struct weir_desk_place *place,
+                                   struct weir_renew_waiter *waiter);
+void weir_ask_renew_cancel(struct weir_renew_waiter *waiter);
+
 /* ---- the same for a limit that the caller brings (weir_throttle()) ---- */
 
 struct weir_throttle_ask;

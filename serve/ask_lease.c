@@ -56,36 +56,10 @@ static struct weir_ask_leases *leases_of(struct weir_redis_leaser *leaser)
 struct weir_lease_at weir_ask_lease_at(const struct weir_ask_leases *leases, uint64_t key,
                                        const struct weir_limit *limit, uint64_t boot_ns)
 {
-    return (struct weir_lease_at){
-        .table = leases->asks->worker->engine->table,
-        .key = key ^ leases->store,
-        .boot_ns = boot_ns,
-        .is_dated = limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval,
-    };
+    return weir_lease_at(leases->asks->worker->engine->table, leases->store, key, limit, boot_ns);
 }
 
 /* ---- deciding ---- */
-
-/* What is left was true when this service last asked Redis; other nodes may have asked since. */
-static void tell(const struct weir_ask_leases *leases, struct weir_charge *charge, uint64_t boot_ns,
-                 const struct weir_lease_taken *taken)
-{
-    const struct weir_limit *limit = charge->limit;
-    struct weir_lease_word said = {0};
-    struct weir_verdict *v = &charge->verdict;
-    (void)weir_lease_board_read(leases->asks->shared->board, charge->key, &said);
-    *v = (struct weir_verdict){
-        .allowed = taken->said == WEIR_LEASE_SPENT,
-        .limit = limit->algorithm == WEIR_TOKEN_BUCKET ? limit->burst : limit->requests,
-        .retry_after_ns = taken->retry_after_ns,
-        .reset_after_ns = weir_max(taken->retry_after_ns, weir_sat_sub(said.reset_ns, boot_ns)),
-    };
-    if (v->allowed)
-        v->remaining = weir_min(taken->left + said.left, v->limit);
-    v->before = weir_sat_sub(v->limit, v->remaining + (v->allowed ? charge->hits : 0));
-    charge->is_taken = v->allowed;
-    charge->mark = 0;
-}
 
 static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge, bool *is_low)
 {
@@ -97,7 +71,10 @@ static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge,
     if (taken.said == WEIR_LEASE_NONE)
         return false;
     *is_low = taken.is_low;
-    tell(leases, charge, at.boot_ns, &taken);
+    charge->verdict = weir_lease_board_verdict(leases->asks->shared->board, charge->key,
+                                               charge->limit, charge->hits, &taken, at.boot_ns);
+    charge->is_taken = charge->verdict.allowed;
+    charge->mark = 0;
     if (taken.said == WEIR_LEASE_SPENT) {
         weir_ask_add(leases->asks, WEIR_ASK_COUNT_LEASED, 1);
         weir_ask_add(leases->asks, WEIR_ASK_COUNT_SPENT, charge->hits);
@@ -476,7 +453,7 @@ void weir_ask_lease_drop(const struct weir_ask_leases *leases, const struct weir
 /* ---- life ---- */
 
 /* Where the tokens come from: an address, and what keys there begin with. */
-static uint64_t name_of_store(const struct weir_asks *asks)
+uint64_t weir_ask_store_name(const struct weir_asks *asks)
 {
     const struct weir_hash_key *key = weir_table_hash_key(asks->worker->engine->table);
     struct weir_str url = weir_str_of(asks->shared->settings->store);
@@ -491,7 +468,7 @@ int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks)
         return WEIR_ERR_NOMEM;
     leases->leaser = (struct weir_redis_leaser){.decide = decide, .refill = refill, .wish = wish};
     leases->asks = asks;
-    leases->store = name_of_store(asks);
+    leases->store = weir_ask_store_name(asks);
     *out = leases;
     if (weir_lease_paces_new(&leases->paces, PACES) != 0 ||
         weir_ask_held_new(&leases->held, asks) != 0) {

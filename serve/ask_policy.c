@@ -1,68 +1,25 @@
-/* ask_policy.c - on_store_error: who decides while the store does not answer.
- *
- *     local    the table, on counters of their own, with L divided by the machines last seen
- *     open     nobody: it passes, and no limit is told
- *     closed   nobody: it is refused, and may come again in a second
- *
- * Of a rule with several limits one that is closed refuses; those that are local must all allow.
+/* ask_policy.c - on_store_error: who decides while the store does not answer (engine/reach.h).
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/atomic.h"
 #include "engine/charge.h"
+#include "engine/reach.h"
 #include "serve/ask_internal.h"
-
-#define TAG UINT64_C(0x6c6c6166) /* of counters that stand in for the store's */
-#define CLOSED_FOR_NS WEIR_NS_PER_S
-
-static enum weir_on_store_error policy_of(const struct weir_asks *asks,
-                                          const struct weir_limit *limit)
-{
-    enum weir_on_store_error said = (enum weir_on_store_error)limit->on_store_error;
-    return said == WEIR_STORE_ERROR_UNSAID ? asks->shared->on_error : said;
-}
-
-/* This machine's share of a limit: none is left where there are more machines than hits. */
-static void make_share(struct weir_asks *asks, const struct weir_limit *whole,
-                       struct weir_limit *out)
-{
-    char why[8];
-    uint32_t nodes = weir_ask_nodes(asks->shared);
-    uint32_t requests = whole->requests / nodes, burst = whole->burst / nodes;
-    if (weir_limit_with(out, whole, requests, burst > 0 ? burst : 1, why, sizeof(why)) == 0 &&
-        weir_local_bind_own(asks->worker->engine->table, out, whole->generation) == 0)
-        return;
-    *out = *whole; /* it cannot be counted so: then each has it all, and not nothing */
-}
 
 /* Gives an item the charges that decide it now. */
 static void substitute(struct weir_asks *asks, struct weir_item *item, struct weir_limit *limits)
 {
-    uint32_t kept = 0;
-    bool is_closed = false;
-    for (uint32_t i = 0; i < item->charge_count; i++) {
-        struct weir_charge *charge = &item->charges[i];
-        enum weir_on_store_error policy = policy_of(asks, charge->limit);
-        if (policy == WEIR_STORE_ERROR_OPEN)
-            continue;
-        if (policy == WEIR_STORE_ERROR_LOCAL) {
-            make_share(asks, charge->limit, &limits[kept]);
-        } else {
-            limits[kept] = *charge->limit;
-            limits[kept].requests = 0;
-            is_closed = true;
-        }
-        item->charges[kept] = *charge;
-        item->charges[kept].key ^= TAG;
-        item->charges[kept].limit = &limits[kept];
-        kept++;
-    }
-    item->charge_count = kept;
-    item->closed_for_ns = CLOSED_FOR_NS; /* where the share is nothing, too */
-    weir_ask_add(asks,
-                 is_closed  ? WEIR_ASK_COUNT_CLOSED
-                 : kept > 0 ? WEIR_ASK_COUNT_LOCAL
-                            : WEIR_ASK_COUNT_OPEN,
-                 1);
+    static const enum weir_ask_count counts[] = {
+        [WEIR_STORE_ERROR_LOCAL] = WEIR_ASK_COUNT_LOCAL,
+        [WEIR_STORE_ERROR_OPEN] = WEIR_ASK_COUNT_OPEN,
+        [WEIR_STORE_ERROR_CLOSED] = WEIR_ASK_COUNT_CLOSED,
+    };
+    const struct weir_alone alone = {
+        .table = asks->worker->engine->table,
+        .on_error = asks->shared->on_error,
+        .nodes = weir_ask_nodes(asks->shared),
+    };
+    weir_ask_add(asks, counts[weir_alone_substitute(&alone, item, limits)], 1);
 }
 
 /* An atomic request is decided anew, as a whole.  Who takes no part in it and was decided by the
@@ -88,26 +45,19 @@ static void decide_atomic(struct weir_asks *asks, struct weir_redis_request *r, 
     }
 }
 
-/* A limit that is closed for a while is still the limit that it is. */
 static void tell_limits(const struct weir_redis_request *r, struct weir_status *statuses)
 {
     for (uint32_t i = 0; i < r->count; i++) {
-        struct weir_status *status = &statuses[r->owners[i].item];
-        if (r->deciders[r->owners[i].item] == WEIR_BY_NOBODY && status->is_limited &&
-            status->limit == 0) {
-            status->limit = r->counters[i].limit->requests;
-            status->reset_after_ns = CLOSED_FOR_NS;
-        }
+        if (r->deciders[r->owners[i].item] == WEIR_BY_NOBODY)
+            weir_alone_tell(&statuses[r->owners[i].item], r->counters[i].limit->requests);
     }
 }
 
-/* Whoever tells of the counters means those that were stood in for. */
 static void call_back(const struct weir_redis_request *r)
 {
     for (uint32_t i = 0; i < r->item_count; i++) {
-        const struct weir_item *item = &r->items[i];
-        for (uint32_t k = 0; k < item->charge_count && r->deciders[i] == WEIR_BY_NOBODY; k++)
-            item->charges[k].key ^= TAG;
+        if (r->deciders[i] == WEIR_BY_NOBODY)
+            weir_alone_call_back(&r->items[i]);
     }
 }
 
@@ -135,5 +85,5 @@ void weir_ask_fall_back(struct weir_asks *asks, struct weir_redis_request *r, ui
 
 void weir_ask_forget_share(struct weir_asks *asks, uint64_t key)
 {
-    (void)weir_local_reset(asks->worker->engine->table, key ^ TAG);
+    (void)weir_local_reset(asks->worker->engine->table, key ^ WEIR_ALONE_TAG);
 }

@@ -81,15 +81,6 @@ uint64_t weir_eventual_round_trip_ns(const struct weir_eventual *e)
 
 /* ---- deciding ---- */
 
-bool weir_eventual_has(const struct weir_item *item)
-{
-    for (uint32_t i = 0; i < item->charge_count; i++) {
-        if (item->charges[i].limit->consistency != WEIR_CONSISTENCY_EVENTUAL)
-            return false;
-    }
-    return item->charge_count > 0;
-}
-
 /* The most that may be admitted and not acked.  Where the store does not answer, nothing will be,
  * and the rule says what may pass all the same. */
 static uint64_t most_of(const struct weir_eventual *e, const struct weir_tally *tally,

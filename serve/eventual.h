@@ -44,9 +44,6 @@ WEIR_MUST_CHECK int weir_eventual_new(struct weir_eventual **out, struct weir_wo
 void weir_eventual_stop(struct weir_eventual *eventual);
 void weir_eventual_free(struct weir_eventual *eventual);
 
-/* Whether a descriptor's limits are all decided so. */
-bool weir_eventual_has(const struct weir_item *item);
-
 /* A descriptor to be decided. */
 struct weir_eventual_question {
     struct weir_session *session;

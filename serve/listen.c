@@ -67,8 +67,8 @@ static bool is_in_list(const char *list, const char *word)
 
 static bool wants_tls(const struct weir_settings *settings, const struct front *front)
 {
-    if (strcmp(settings->tls, "off") == 0)
-        return false;
+    if (strcmp(settings->tls, "off") == 0 || front->number == WEIR_FRONT_DESK)
+        return false; /* what never leaves the host is not encrypted */
     if (strcmp(settings->tls, "auto") == 0)
         return settings->tls_cert[0] != '\0' && front->number != WEIR_FRONT_ADMIN;
     return strcmp(settings->tls, "all") == 0 || is_in_list(settings->tls, front->name);
@@ -175,9 +175,22 @@ static int refuse_later(const struct weir_settings *settings, const struct front
     return WEIR_ERR_UNSUPPORTED;
 }
 
+/* Who asks there counts in the same table, and so is on the same host. */
+static int check_desk(const struct weir_settings *settings)
+{
+    if (strcmp(settings->desk, "off") == 0 ||
+        strncmp(settings->desk, WEIR_ADDRESS_UNIX, sizeof(WEIR_ADDRESS_UNIX) - 1) == 0)
+        return 0;
+    weir_service_complain("%s: '%s' must be unix:PATH or off",
+                          settings->sources[WEIR_SETTING_NUMBER_desk].from, settings->desk);
+    return WEIR_ERR_INVALID;
+}
+
 int weir_service_listen(struct weir_service *service)
 {
     int err = check_tls_list(service->settings);
+    if (err == 0)
+        err = check_desk(service->settings);
     for (size_t i = 0; err == 0 && i < sizeof(fronts) / sizeof(fronts[0]); i++) {
         const char *address;
         memcpy(&address, (const char *)service->settings + fronts[i].offset, sizeof(address));

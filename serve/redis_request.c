@@ -5,9 +5,9 @@
 #include "engine/atomic.h"
 #include "engine/charge.h"
 #include "engine/combine.h"
-#include "engine/enforce.h"
 #include "engine/key_override.h"
 #include "engine/plan.h"
+#include "engine/reach.h"
 #include "engine/stats.h"
 #include "engine/ticket.h"
 #include "serve/eventual.h"
@@ -23,7 +23,7 @@ struct planning {
     struct weir_redis_request *r;
     struct weir_redis_planner *planner;
     struct weir_session *session;
-    const struct weir_domain *domain;
+    const struct weir_plan *plan;
     struct weir_str prefix;
     uint64_t now_ns;
     struct weir_status *statuses;
@@ -45,17 +45,6 @@ void weir_redis_planner_fini(struct weir_redis_planner *planner)
 
 /* ---- planning ---- */
 
-/* The rule's limits are all asked for in one place. */
-static bool is_local(const struct weir_item *item)
-{
-    for (uint32_t i = 0; i < item->charge_count; i++) {
-        const struct weir_limit *limit = item->charges[i].limit;
-        if (limit->approx != NULL || limit->is_host_scope)
-            return true;
-    }
-    return item->charge_count == 0;
-}
-
 /* Some values are shared or cut, and the plan did not keep which: found again.  The charge's limit
  * may be a copy, but has the tag of the rule's. */
 static const struct weir_rule_limit *match_again(const struct planning *p,
@@ -63,7 +52,7 @@ static const struct weir_rule_limit *match_again(const struct planning *p,
 {
     struct weir_match *match = &p->planner->match;
     uint32_t i = 0;
-    weir_rules_match(p->domain, d->entries, d->entry_count, match);
+    weir_rules_match(p->plan->domain, d->entries, d->entry_count, match);
     while (match->limits[i].limit.tag != tag)
         i++;
     return &match->limits[i];
@@ -91,9 +80,8 @@ static bool is_compat(const struct planning *p, const struct weir_item *item)
 
 static bool may_lease(const struct planning *p, const struct weir_item *item)
 {
-    return p->planner->leaser != NULL && !p->r->is_atomic && item->charge_count == 1 &&
-           !is_compat(p, item) && !item->is_refund && item->charges->hits > 0 &&
-           weir_lease_suits(item->charges->limit);
+    return p->planner->leaser != NULL && weir_reach_may_lease(p->plan, item) &&
+           !is_compat(p, item);
 }
 
 /* Returns the length of the name. */
@@ -108,7 +96,7 @@ static size_t add_name(const struct planning *p, const struct weir_item *item, u
     weir_identity_name(&planner->name, d->entries, d->entry_count, matched ? &planner->match : NULL,
                        matched);
     size_t from = planner->names.len;
-    struct weir_str domain = weir_domain_name(p->domain);
+    struct weir_str domain = weir_domain_name(p->plan->domain);
     if (is_compat(p, item))
         weir_redis_compat_key_add(&planner->names, p->prefix, domain, planner->name.entries,
                                   planner->name.count, weir_limit_window_s(charge->limit),
@@ -141,22 +129,28 @@ static void add_counter(const struct planning *p, uint32_t i, uint32_t k)
     r->count++;
 }
 
+/* More tokens of the item's counter should be there. */
+static void ask_for_more(const struct planning *p, const struct weir_item *item)
+{
+    struct weir_redis_leaser *leaser = p->planner->leaser;
+    struct weir_buf *names = &p->planner->names;
+    size_t from = names->len, len = add_name(p, item, 0);
+    if (!names->has_failed)
+        leaser->refill(leaser, item->charges,
+                       (struct weir_str){.ptr = names->ptr + from, .len = len});
+    weir_buf_cut(names, from);
+}
+
 /* Whether the table holds tokens for it, or knows that it is refused. */
 static bool is_decided_by_lease(const struct planning *p, uint32_t i)
 {
     struct weir_item *item = &p->r->items[i];
     struct weir_redis_leaser *leaser = p->planner->leaser;
-    struct weir_buf *names = &p->planner->names;
     bool is_low = false;
     if (!may_lease(p, item) || !leaser->decide(leaser, item->charges, &is_low))
         return false;
-    if (is_low) {
-        size_t from = names->len, len = add_name(p, item, 0);
-        if (!names->has_failed)
-            leaser->refill(leaser, item->charges,
-                           (struct weir_str){.ptr = names->ptr + from, .len = len});
-        weir_buf_cut(names, from);
-    }
+    if (is_low)
+        ask_for_more(p, item);
     return true;
 }
 
@@ -242,13 +236,13 @@ static void ask_eventual(const struct planning *p, uint32_t i)
 
 static bool is_eventual(const struct planning *p, const struct weir_item *item)
 {
-    return p->planner->eventual != NULL && !p->r->is_atomic && weir_eventual_has(item);
+    return p->planner->eventual != NULL && !p->r->is_atomic && weir_reach_is_eventual(item);
 }
 
 static bool is_all_local(const struct weir_redis_request *r)
 {
     for (uint32_t i = 0; i < r->item_count; i++) {
-        if (!is_local(&r->items[i]))
+        if (!weir_reach_is_host(&r->items[i]))
             return false;
     }
     return true;
@@ -261,7 +255,7 @@ static void ask_for_items(const struct planning *p)
     for (uint32_t i = 0; i < r->item_count; i++) {
         struct weir_item *item = &r->items[i];
         r->deciders[i] = WEIR_BY_STORE;
-        if (is_local(item))
+        if (weir_reach_is_host(item))
             ask_table(p, i);
         else if (is_eventual(p, item))
             ask_eventual(p, i);
@@ -298,7 +292,7 @@ static int begin(struct planning *p, struct weir_redis_request *out,
     p->r = out;
     p->planner = planner;
     p->session = s;
-    p->domain = plan->domain;
+    p->plan = plan;
     weir_buf_cut(&planner->names, 0);
     return 0;
 }
@@ -345,12 +339,32 @@ int weir_redis_request_name(struct weir_redis_request *out, struct weir_redis_pl
         return err;
     for (uint32_t i = 0; i < out->item_count; i++) {
         struct weir_item *item = &out->items[i];
-        bool is_here = is_local(item) || is_eventual(&p, item);
+        bool is_here = weir_reach_is_host(item) || is_eventual(&p, item);
         out->deciders[i] = is_here ? WEIR_BY_TABLE : WEIR_BY_STORE;
         for (uint32_t k = 0; k < item->charge_count && !is_here; k++)
             add_counter(&p, i, k);
     }
     return end(&p);
+}
+
+int weir_redis_request_refill(struct weir_redis_planner *planner,
+                              const struct weir_request *request, struct weir_str prefix,
+                              uint64_t now_ns)
+{
+    struct planning p = {.prefix = prefix, .now_ns = now_ns};
+    struct weir_redis_request nothing;
+    struct weir_session *s = planner->session;
+    int err = begin(&p, &nothing, planner, request);
+    if (err != 0)
+        return err;
+    if (weir_key_overrides_live(s->engine->table, now_ns))
+        weir_key_override_apply(s, &s->plans[0], now_ns);
+    for (uint32_t i = 0; i < nothing.item_count; i++) {
+        struct weir_item *item = &nothing.items[i];
+        if (!weir_reach_is_host(item) && !is_eventual(&p, item) && may_lease(&p, item))
+            ask_for_more(&p, item);
+    }
+    return 0;
 }
 
 /* ---- on its own ---- */
@@ -443,14 +457,6 @@ uint32_t weir_redis_request_settle(struct weir_redis_request *r, uint32_t from, 
     return kept - from;
 }
 
-static bool is_allowed(const struct weir_item *item)
-{
-    bool allowed = true;
-    for (uint32_t i = 0; i < item->charge_count; i++)
-        allowed &= item->charges[i].verdict.allowed;
-    return allowed;
-}
-
 static void count(struct weir_session *s, const struct weir_item *item)
 {
     if (item->charge_count == 0)
@@ -477,22 +483,12 @@ static void take_looked(struct weir_redis_request *r, struct weir_session *s, ui
 }
 
 /* What the table said when the request was planned: again, if that was in other memory. */
-static void tell_again(const struct weir_redis_request *r, const struct weir_session *s, uint32_t i,
-                       struct weir_status *status)
+static void tell_again(const struct weir_redis_request *r, uint32_t i, struct weir_status *status)
 {
     if (!r->is_moved)
         return;
     weir_charge_status(&r->items[i], status);
-    if (s->mine == r->published) /* a ticket is written with a look at the rules */
-        weir_ticket_write(s, &r->items[i], &status->ticket);
-}
-
-static void decide_by_store(struct weir_session *s, struct weir_item *item,
-                            struct weir_status *status)
-{
-    if (!is_allowed(item) && weir_enforce_spares(s, item))
-        item->is_shadow = true;
-    weir_charge_status(item, status);
+    weir_ticket_write(r->published, &r->items[i], &status->ticket);
 }
 
 void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session *session,
@@ -502,9 +498,9 @@ void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session
     for (uint32_t i = 0; i < r->item_count; i++) {
         struct weir_item *item = &r->items[i];
         if (r->deciders[i] == WEIR_BY_TABLE)
-            tell_again(r, session, i, &statuses[i]);
+            tell_again(r, i, &statuses[i]);
         else if (r->deciders[i] != WEIR_BY_NOBODY)
-            decide_by_store(session, item, &statuses[i]);
+            weir_charge_told(session, item, &statuses[i]);
         if (r->deciders[i] == WEIR_BY_STORE)
             count(session, item);
     }

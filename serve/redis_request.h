@@ -110,6 +110,12 @@ WEIR_MUST_CHECK int weir_redis_request_name(struct weir_redis_request *out,
                                             const struct weir_request *request,
                                             struct weir_str prefix, uint64_t now_ns);
 
+/* Who decides elsewhere, by the same table, finds that its tokens run low: asks for more of them.
+ * Takes nothing.  0, or as plan(). */
+WEIR_MUST_CHECK int weir_redis_request_refill(struct weir_redis_planner *planner,
+                                              const struct weir_request *request,
+                                              struct weir_str prefix, uint64_t now_ns);
+
 /* How many bytes a planned request needs to be on its own. */
 size_t weir_redis_request_bytes(const struct weir_redis_request *r);
 /* Moves it there; memory is aligned for anything. */

@@ -233,7 +233,7 @@ static int start_statsd(struct weir_service *service)
 static void say_ready(struct weir_service *service)
 {
     for (size_t i = 0; i < service->listener_count; i++) {
-        static const char *const names[] = {"grpc", "http", "resp", "admin"};
+        static const char *const names[] = {"grpc", "http", "resp", "desk", "admin"};
         const struct weir_service_listener *at = &service->listeners[i];
         WEIR_LOG(service->log, WEIR_LOG_INFO, "listening",
                  WEIR_LOG_TEXT("protocol", names[at->front]),

@@ -29,6 +29,7 @@ enum weir_front {
     WEIR_FRONT_GRPC,
     WEIR_FRONT_HTTP,
     WEIR_FRONT_RESP,
+    WEIR_FRONT_DESK,
     WEIR_FRONT_ADMIN,
     WEIR_FRONTS
 };
@@ -90,6 +91,7 @@ void weir_front_grpc_tell_health(struct weir_post *post, struct weir_loop *loop)
 extern const struct weir_protocol weir_front_grpc;  /* front_grpc.c */
 extern const struct weir_protocol weir_front_http;  /* front_http.c: /check /json /healthcheck */
 extern const struct weir_protocol weir_front_resp;  /* front_resp.c */
+extern const struct weir_protocol weir_front_desk;  /* front_desk.c: nginx with our module */
 extern const struct weir_protocol weir_front_admin; /* front_admin.c: /metrics /rlconfig /api/v1 */
 
 /* For the service: workers made, run in threads, waited for.  done_fd is an eventfd that each

@@ -153,6 +153,9 @@ struct weir_ticket {
     uint64_t hits;
     uint32_t count; /* of places; 0: nothing to release */
     struct weir_place places[WEIR_PLACES_MAX];
+    /* What a store knows the places by (weir.h, struct weir_desk); empty: they are the table's.
+     * Borrowed like the status: who keeps the ticket copies these bytes, too. */
+    struct weir_str away;
 };
 
 struct weir_status {

@@ -174,6 +174,95 @@ WEIR_API uint64_t weir_headers_wait_s(const struct weir_status *status);
 WEIR_API size_t weir_refusal(char *to, size_t cap, enum weir_refusal_body kind, int status,
                              const struct weir_decision *decision, struct weir_str *type);
 
+/* ---- limits that many machines share ----
+ *
+ * `weir serve --store redis://...` decides limits that hold over many machines.  A process on the
+ * same host and table decides by itself what it can: limits of this host, and hot keys, of which the
+ * service has leased tokens into the table.  For the rest it asks the service, over a socket that is
+ * the caller's:
+ *
+ *     check() --> 0: decided             connected();  write output(), tell sent()
+ *             --> WEIR_PENDING           feed() what is read; done() is called from there
+ *                                        tick() now and then; closed()
+ *
+ * A desk is this end of the connection: no sockets, no waiting.  Nobody waits longer than
+ * timeout_ms, and where the service is not there nobody waits at all: then each rule's
+ * on_store_error says who decides.
+ *
+ * Threads: the session's.  Time: weir_now(), as everywhere. */
+struct weir_desk;
+struct weir_desk_entry;
+
+struct weir_desk_options {
+    uint32_t timeout_ms;  /* 0: 100 */
+    uint32_t pending_max; /* questions that may be under way; 0: 1024 */
+};
+
+/* In memory of the caller's, which stays where it is until done() or cancel(). */
+struct weir_desk_waiter {
+    /* The decision is good until this returns.  NULL: nobody has answered; the caller asks again,
+     * without a waiter. */
+    void (*done)(struct weir_desk_waiter *waiter, struct weir_decision *decision);
+    struct weir_desk_entry *entry; /* NULL: it waits for nothing */
+};
+
+#define WEIR_PENDING 1
+
+/* The desk is the session's, and ends before it.  0, or WEIR_ERR_NOMEM. */
+WEIR_API WEIR_MUST_CHECK int weir_desk_new(struct weir_desk **out, struct weir_session *s,
+                                           const struct weir_desk_options *options);
+WEIR_API void weir_desk_free(struct weir_desk *desk); /* nobody is told */
+
+/* As weir_check() and weir_check_http(), or WEIR_PENDING: done() will be called, later and once.
+ * waiter NULL: decided without the service, here and now. */
+WEIR_API WEIR_MUST_CHECK int weir_desk_check(struct weir_desk *desk,
+                                             const struct weir_request *request, uint64_t now_ns,
+                                             struct weir_decision *out,
+                                             struct weir_desk_waiter *waiter);
+WEIR_API WEIR_MUST_CHECK int weir_desk_check_http(struct weir_desk *desk,
+                                                  const struct weir_http *http, uint64_t now_ns,
+                                                  struct weir_decision *out,
+                                                  struct weir_desk_waiter *waiter);
+/* done() will not be called; what the decision takes is given back.  Does nothing where it does not
+ * wait. */
+WEIR_API void weir_desk_cancel(struct weir_desk_waiter *waiter);
+
+/* As weir_release() and weir_settle(), also for what a store has counted. */
+WEIR_API void weir_desk_release(struct weir_desk *desk, struct weir_ticket *ticket,
+                                uint64_t now_ns);
+WEIR_API void weir_desk_settle(struct weir_desk *desk, struct weir_ticket *ticket, int http_status,
+                               uint64_t now_ns);
+/* As weir_renew(); a store's slots are renewed soon after it returns.  The ticket must stay where
+ * it is until it is released. */
+WEIR_API WEIR_MUST_CHECK int weir_desk_renew(struct weir_desk *desk, struct weir_ticket *ticket,
+                                             uint64_t now_ns);
+
+/* There is a connection: output() begins with a greeting. */
+WEIR_API void weir_desk_connected(struct weir_desk *desk);
+/* What is to be sent; good until the desk is used again.  So much of it has left. */
+WEIR_API struct weir_str weir_desk_output(const struct weir_desk *desk);
+WEIR_API void weir_desk_sent(struct weir_desk *desk, size_t len);
+/* Bytes have come.  0, or WEIR_ERR_INVALID, _NOMEM: close the connection. */
+WEIR_API WEIR_MUST_CHECK int weir_desk_feed(struct weir_desk *desk, const void *bytes, size_t len,
+                                            uint64_t now_ns);
+/* It is gone, or could not be made: who waits is told. */
+WEIR_API void weir_desk_closed(struct weir_desk *desk);
+/* Tells who has waited too long.  *wait_ns: when to look again; WEIR_NEVER: nobody waits.  0, or
+ * WEIR_ERR_STORE_LATE: the service has said nothing for so long; close the connection. */
+WEIR_API WEIR_MUST_CHECK int weir_desk_tick(struct weir_desk *desk, uint64_t now_ns,
+                                            uint64_t *wait_ns);
+
+/* Whether somebody waits, so that tick() must follow. */
+WEIR_API bool weir_desk_is_waited_for(const struct weir_desk *desk);
+/* Whether the service has greeted; whether it counts in the same table as we do. */
+WEIR_API bool weir_desk_is_open(const struct weir_desk *desk, bool *is_same_table);
+
+struct weir_desk_counts {
+    uint64_t asked, leased, refused, alone; /* requests: by the service; by tokens; by a refusal
+                                               that is remembered; by on_store_error */
+};
+WEIR_API void weir_desk_stats(const struct weir_desk *desk, struct weir_desk_counts *out);
+
 /* Watching the rules: wait until the descriptor is readable or *timeout_ms has passed, then
  * step.  step() loads, compiles and publishes new rules; bad ones change nothing and are
  * logged.  It returns 1 where new rules were published, 0 where not, or an error. */

@@ -143,6 +143,16 @@ void weir_charge_status(const struct weir_item *item, struct weir_status *out)
     out->delay_ns = weir_longest_delay(item->charges, item->charge_count);
 }
 
+void weir_charge_told(struct weir_session *s, struct weir_item *item, struct weir_status *out)
+{
+    bool allowed = true;
+    for (uint32_t i = 0; i < item->charge_count; i++)
+        allowed &= item->charges[i].verdict.allowed;
+    if (!allowed && weir_enforce_spares(s, item))
+        item->is_shadow = true;
+    weir_charge_status(item, out);
+}
+
 void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
                         struct weir_status *out)
 {
@@ -153,7 +163,7 @@ void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
         return;
     }
     if (item->charge_count > 1 || weir_ticket_has_place(item->charges))
-        weir_ticket_write(s, item, &out->ticket);
+        weir_ticket_write(s->mine, item, &out->ticket);
     weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
 }
 

@@ -32,6 +32,8 @@ void weir_charge_undo(struct weir_session *s, struct weir_charge *charges, uint3
                       uint64_t now_ns);
 /* The status that an item's verdicts come to. */
 void weir_charge_status(const struct weir_item *item, struct weir_status *out);
+/* The same where somebody else has decided, and an operator may still spare it. */
+void weir_charge_told(struct weir_session *s, struct weir_item *item, struct weir_status *out);
 /* Hands out what take() marked, and adds to the statistics. */
 void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
                         struct weir_status *out);

@@ -28,6 +28,12 @@ static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64
         weir_top_tell(s, plan, out->statuses, now_ns);
 }
 
+void weir_check_planned(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
+                        struct weir_decision *out)
+{
+    decide(s, plan, now_ns, out);
+}
+
 static int check_one(struct weir_session *s, const struct weir_published *published,
                      const struct weir_request *request, uint64_t now_ns, bool is_refund,
                      struct weir_decision *out)

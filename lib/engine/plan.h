@@ -22,6 +22,10 @@ bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
 WEIR_MUST_CHECK int weir_plan_one(struct weir_session *s, const struct weir_published *published,
                                   const struct weir_request *request, bool is_refund);
 
+/* Decides it by the table: the second half of weir_check(). */
+void weir_check_planned(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
+                        struct weir_decision *out);
+
 /* The same in three steps, each of which starts to fetch what the next one reads.  Who plans
  * several requests takes each step for all of them before the next.
  *

@@ -10,7 +10,7 @@ static bool has_places(enum weir_algorithm algorithm)
     return algorithm == WEIR_CONCURRENCY || algorithm == WEIR_LEAKY_BUCKET;
 }
 
-static void write_place(const struct weir_session *s, const struct weir_charge *c,
+static void write_place(const struct weir_published *published, const struct weir_charge *c,
                         struct weir_place *out)
 {
     const struct weir_limit *limit = c->limit;
@@ -31,23 +31,25 @@ static void write_place(const struct weir_session *s, const struct weir_charge *
         .refill_interval = limit->refill_interval,
     };
     if (limit->count_if)
-        out->count_if = *weir_rules_count_if(s->mine->rules, limit);
+        out->count_if = *weir_rules_count_if(published->rules, limit);
 }
 
-void weir_ticket_write(const struct weir_session *s, const struct weir_item *item,
+void weir_ticket_write(const struct weir_published *published, const struct weir_item *item,
                        struct weir_ticket *out)
 {
     for (uint32_t i = 0; i < item->charge_count; i++) {
         const struct weir_charge *c = &item->charges[i];
         if (!weir_ticket_has_place(c))
             continue;
-        if (out->count == 0)
+        if (out->count == 0) {
             out->renew_ns = 0;
+            out->away = (struct weir_str){.ptr = NULL};
+        }
         out->hits = c->hits;
         if (c->limit->algorithm == WEIR_CONCURRENCY &&
             (out->renew_ns == 0 || c->limit->window_ns / 2 < out->renew_ns))
             out->renew_ns = c->limit->window_ns / 2;
-        write_place(s, c, &out->places[out->count++]);
+        write_place(published, c, &out->places[out->count++]);
     }
 }
 
@@ -60,10 +62,8 @@ static bool is_of_table(const struct weir_place *place, const struct weir_table 
            (place->record == WEIR_NO_RECORD || place->record < geometry.records);
 }
 
-/* The limit that the place was taken from, as far as giving back needs it.  A ticket comes from the
- * caller, so nothing in it is believed: false where no limit could have written it. */
-static bool limit_of(const struct weir_place *place, const struct weir_table *table,
-                     struct weir_limit *out)
+bool weir_place_limit(const struct weir_place *place, const struct weir_table *table,
+                      struct weir_limit *out)
 {
     char why[8];
     struct weir_limit_spec spec = {
@@ -98,13 +98,22 @@ static bool counts(const struct weir_status_set *set, int http_status)
     return false;
 }
 
+enum weir_place_fate weir_place_settle(const struct weir_place *place, int http_status)
+{
+    if (place->algorithm == WEIR_CONCURRENCY)
+        return WEIR_PLACE_STAYS;
+    if (place->algorithm == WEIR_LEAKY_BUCKET || counts(&place->count_if, http_status))
+        return WEIR_PLACE_IS_USED;
+    return WEIR_PLACE_COMES_BACK;
+}
+
 static void give_back(struct weir_session *s, const struct weir_ticket *ticket,
                       const struct weir_place *place, uint64_t now_ns)
 {
     struct weir_table *table = s->engine->table;
     struct weir_limit limit;
     struct weir_verdict unused;
-    if (!limit_of(place, table, &limit))
+    if (!weir_place_limit(place, table, &limit))
         return;
     if (has_places(limit.algorithm))
         weir_local_release(table, &limit, place->key, now_ns, ticket->hits, place->mark);
@@ -125,9 +134,10 @@ void weir_settle(struct weir_session *s, struct weir_ticket *ticket, int http_st
     uint32_t kept = 0;
     for (uint32_t i = 0; i < ticket->count && i < WEIR_PLACES_MAX; i++) {
         const struct weir_place *place = &ticket->places[i];
-        if (place->algorithm == WEIR_CONCURRENCY)
+        enum weir_place_fate fate = weir_place_settle(place, http_status);
+        if (fate == WEIR_PLACE_STAYS)
             ticket->places[kept++] = *place;
-        else if (place->algorithm != WEIR_LEAKY_BUCKET && !counts(&place->count_if, http_status))
+        else if (fate == WEIR_PLACE_COMES_BACK)
             give_back(s, ticket, place, now_ns);
     }
     ticket->count = kept;
@@ -141,7 +151,7 @@ int weir_renew(struct weir_session *s, struct weir_ticket *ticket, uint64_t now_
         struct weir_limit limit;
         if (place->algorithm != WEIR_CONCURRENCY)
             continue; /* a place in a queue has no deadline */
-        if (!limit_of(place, s->engine->table, &limit) ||
+        if (!weir_place_limit(place, s->engine->table, &limit) ||
             weir_local_renew(s->engine->table, &limit, place->key, now_ns, ticket->hits,
                              &place->mark))
             result = WEIR_ERR_NOT_FOUND;

@@ -112,6 +112,16 @@ static const struct place *choose(const struct place places[2], uint32_t count, 
     return best;
 }
 
+bool weir_lease_has(const struct weir_lease_at *at, uint64_t hits)
+{
+    struct place places[2];
+    uint32_t count = at->is_dated ? 2 : 1;
+    for (uint32_t i = 0; i < count; i++)
+        places[i] = find(at, i);
+    return choose(places, count, hits, at->boot_ns) != NULL ||
+           refuses(&places[0], hits, at->boot_ns);
+}
+
 struct weir_lease_taken weir_lease_take(const struct weir_lease_at *at, uint64_t hits)
 {
     struct weir_lease_taken out = {.said = WEIR_LEASE_NONE};

@@ -25,8 +25,7 @@
 #ifndef WEIR_STORE_LEASE_H
 #define WEIR_STORE_LEASE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "algo/limit.h"
 
 struct weir_table;
 
@@ -41,6 +40,19 @@ struct weir_lease_at {
     bool is_dated;    /* of a bucket: each grant has an end of its own */
 };
 
+/* The lease of a counter in the store of this name; key: the counter's name in the table. */
+static inline struct weir_lease_at weir_lease_at(struct weir_table *table, uint64_t store,
+                                                 uint64_t key, const struct weir_limit *limit,
+                                                 uint64_t boot_ns)
+{
+    return (struct weir_lease_at){
+        .table = table,
+        .key = key ^ store,
+        .boot_ns = boot_ns,
+        .is_dated = limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval,
+    };
+}
+
 enum weir_lease_said {
     WEIR_LEASE_NONE, /* not enough here: Redis is to be asked */
     WEIR_LEASE_SPENT,
@@ -53,6 +65,9 @@ struct weir_lease_taken {
     uint32_t left;           /* spent */
     uint64_t retry_after_ns; /* refused */
 };
+
+/* Whether there are as many tokens now, or a refusal; somebody may be faster. */
+bool weir_lease_has(const struct weir_lease_at *at, uint64_t hits);
 
 /* Spends `hits` tokens, if they are there. */
 struct weir_lease_taken weir_lease_take(const struct weir_lease_at *at, uint64_t hits);

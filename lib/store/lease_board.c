@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/lease_board.h"
 
+#include "algo/math.h"
 #include "base/hash.h"
 
 #include <stdatomic.h>
@@ -61,4 +62,22 @@ bool weir_lease_board_read(const struct weir_lease_board *board, uint64_t key,
                                     .reset_ns = atomic_load(&place->reset_ns),
                                     .mark = atomic_load(&place->mark)};
     return atomic_load(&place->key) == key;
+}
+
+struct weir_verdict weir_lease_board_verdict(const struct weir_lease_board *board, uint64_t key,
+                                             const struct weir_limit *limit, uint64_t hits,
+                                             const struct weir_lease_taken *taken, uint64_t now_ns)
+{
+    struct weir_lease_word said = {0};
+    (void)weir_lease_board_read(board, key, &said);
+    struct weir_verdict v = {
+        .allowed = taken->said == WEIR_LEASE_SPENT,
+        .limit = limit->algorithm == WEIR_TOKEN_BUCKET ? limit->burst : limit->requests,
+        .retry_after_ns = taken->retry_after_ns,
+        .reset_after_ns = weir_max(taken->retry_after_ns, weir_sat_sub(said.reset_ns, now_ns)),
+    };
+    if (v.allowed)
+        v.remaining = weir_min(taken->left + said.left, v.limit);
+    v.before = weir_sat_sub(v.limit, v.remaining + (v.allowed ? hits : 0));
+    return v;
 }

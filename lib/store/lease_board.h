@@ -11,9 +11,7 @@
 #ifndef WEIR_STORE_LEASE_BOARD_H
 #define WEIR_STORE_LEASE_BOARD_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <weir/weir.h>
+#include "store/lease.h"
 
 struct weir_lease_word {
     uint64_t left;     /* besides what was leased */
@@ -33,5 +31,12 @@ void weir_lease_board_write(struct weir_lease_board *board, uint64_t key,
 /* False: nothing is known of it. */
 bool weir_lease_board_read(const struct weir_lease_board *board, uint64_t key,
                            struct weir_lease_word *out);
+
+/* What is said of a lease that has decided.  What is left was true when the store was last asked
+ * from here; others may have asked since.  now_ns: by the clock of leases. */
+struct weir_verdict weir_lease_board_verdict(const struct weir_lease_board *board, uint64_t key,
+                                             const struct weir_limit *limit, uint64_t hits,
+                                             const struct weir_lease_taken *taken,
+                                             uint64_t now_ns);
 
 #endif

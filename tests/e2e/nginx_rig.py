@@ -201,7 +201,7 @@ class Nginx:
         try:
             self.stop()
             if kind is None:
-                assert self.bad_lines() == []
+                assert self.bad_lines() == [], self.bad_lines()[:5]
                 assert not self.process or self.process.returncode == 0
         finally:
             if self.process:

@@ -1,0 +1,379 @@
+"""nginx with `weir_service`: limits over many machines.  Two hosts, each an nginx and a `weir serve` on a table of their
+own, share one Redis and count to the unit; the service or the store goes away and comes back; nobody blocks a worker.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import contextlib
+import grp
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from nginx_rig import App, Nginx, wait_for, wrk
+from redis_rig import Server
+from service import Service
+
+ALL = "domain: api\ndescriptors: [{key: generic_key, value: all, rate_limit: {unit: %s, requests_per_unit: %d%s}}]\n"
+PATIENT = ("--store-deadline", "10s")       # where a busy machine must not be taken for a store that is away
+WAITING = "timeout=20s"
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def store(redis):
+    redis.ask("FLUSHALL")
+    return redis
+
+
+class Host:
+    """A machine: a table, the service, nginx.  on: flags of the service; service: options of weir_service."""
+
+    def __init__(self, store, rules, *on, service=WAITING, starts=True, **nginx):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-host-"))
+        self.desk = self.folder / "run" / "weir.sock"
+        self.desk.parent.mkdir()
+        self.folder.chmod(0o755)
+        if os.getuid() == 0:                # nginx's workers are www-data: the socket gets its folder's group
+            os.chown(self.desk.parent, -1, grp.getgrnam("www-data").gr_gid)
+        self.desk.parent.chmod(0o2750)
+        self.rules, self.flags = rules, ("--store", store.url, "--table-size", "8m", "--desk", f"unix:{self.desk}", *on)
+        self.weir = None
+        if starts:
+            self.serve()
+        self.nginx = Nginx(rules, table=self.folder / "table", http=f"weir_service unix:{self.desk} {service};", **nginx)
+        if starts:
+            self.wait_open()
+
+    def serve(self):
+        self.weir = Service(self.folder, self.rules, flags=self.flags, listeners=("admin",), table=self.folder / "table")
+
+    def wait_open(self, count=1):
+        workers = int(self.nginx.parts["workers"])
+        wait_for(lambda: self.nginx.log().count("answers") >= count * workers, "the service to answer")
+
+    def ask(self, *args, **more):
+        return self.nginx.ask(*args, **more)
+
+    def statuses(self, *args, **more):
+        return self.nginx.statuses(*args, **more)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *rest):
+        try:
+            self.nginx.__exit__(kind, *rest)
+            if self.weir and self.weir.is_running():
+                self.weir.stop()
+        finally:
+            if self.weir and self.weir.is_running():
+                self.weir.kill()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def hammer(*hosts, seconds=2):
+    """wrk on all of them at once: how many passed."""
+    told = []
+    threads = [threading.Thread(target=lambda h=h: told.append(wrk(h.nginx.port, "-t1", "-c32", f"-d{seconds}")))
+               for h in hosts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == len(hosts) and all(t["lost"] is None and t["requests"] > 0 for t in told)
+    return sum(t["requests"] - t["refused"] for t in told), sum(t["requests"] for t in told)
+
+
+# ---- exact ----
+
+@pytest.mark.parametrize("how", ["leases", "asked", "log", "bucket"])
+def test_two_hosts_pass_exactly_the_limit(store, how):
+    algorithm = {"log": ", algorithm: sliding_window_log", "bucket": ", algorithm: token_bucket"}.get(how, "")
+    rules = ALL % ("year" if how == "bucket" else "day", 1000, algorithm)
+    on = PATIENT + (("--store-leases=off",) if how == "asked" else ())
+    with Host(store, rules, *on) as one, Host(store, rules, *on) as two:
+        passed, asked = hammer(one, two)
+        assert asked > 1000 and passed == 1000
+
+
+KINDS = """\
+domain: api
+descriptors:
+  - {key: fixed, rate_limit: {unit: day, requests_per_unit: 4}}
+  - {key: slide, rate_limit: {unit: year, requests_per_unit: 4, algorithm: sliding_window_counter}}
+  - {key: log, rate_limit: {unit: year, requests_per_unit: 4, algorithm: sliding_window_log}}
+  - {key: bucket, rate_limit: {unit: year, requests_per_unit: 4, algorithm: token_bucket}}
+  - {key: two, rate_limit: [{name: a, unit: day, requests_per_unit: 9}, {name: b, unit: year, requests_per_unit: 4}]}
+  - {key: host, rate_limit: {unit: day, requests_per_unit: 2, scope: host}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - {key: shadow, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 4}}
+"""
+
+
+def places(*kinds):
+    """A location for each, which asks by the descriptor of its name."""
+    return "".join(f"location = /{kind} {{{{ weir_limit on domain=api; weir_descriptor {kind}=x hits=$arg_hits; "
+                   "try_files /index.html =404; }}\n" for kind in kinds)
+
+
+ANY_KIND = places("fixed", "slide", "log", "bucket", "two", "host", "free", "shadow")
+
+
+def test_every_kind_of_limit_is_one_count_for_both(store):
+    with Host(store, KINDS, *PATIENT, server=ANY_KIND) as one, Host(store, KINDS, *PATIENT, server=ANY_KIND) as two:
+        for kind in ("fixed", "slide", "log", "bucket", "two"):
+            told = [(host.ask(f"/{kind}")) for host in (one, two, one, two, one, two)]
+            assert [a.status for a in told] == [200] * 4 + [429] * 2, kind
+            assert told[0].headers["X-Ratelimit-Limit"] == "4"
+            assert [a.headers["X-Ratelimit-Remaining"] for a in told] == ["3", "2", "1", "0", "0", "0"], kind
+        assert [host.ask("/host").status for host in (one, two, one, two, one, two)] == [200] * 4 + [429] * 2
+        assert one.statuses(9, "/free") == one.statuses(9, "/shadow") == [200] * 9
+        last = one.nginx.wait_for_access(36)[-1]
+        assert last["rule"] == "api.shadow" and last["verdict"] == "PASSED" and last["limit"] == "4"
+
+
+def test_hits_and_looks(store):
+    with Host(store, KINDS, *PATIENT, server=ANY_KIND) as one, Host(store, KINDS, *PATIENT, server=ANY_KIND) as two:
+        assert one.ask("/log?hits=3").headers["X-Ratelimit-Remaining"] == "1"
+        assert two.ask("/log?hits=0").headers["X-Ratelimit-Remaining"] == "1"
+        assert two.ask("/log?hits=2").status == 429
+        assert two.ask("/log?hits=1").status == 200
+
+
+def test_a_dry_run_counts_and_refuses_nobody(store):
+    with Host(store, ALL % ("day", 2, ""), *PATIENT, location="weir_dry_run on;") as one:
+        assert one.statuses(4) == [200] * 4
+        assert [line["verdict"] for line in one.nginx.wait_for_access(4)] == ["PASSED"] * 2 + ["REJECTED_DRY_RUN"] * 2
+
+
+def test_both_stages_of_a_request_may_wait(store):
+    rules = """\
+domain: api
+descriptors:
+  - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 5, algorithm: sliding_window_log}}
+  - {key: user, rate_limit: {unit: day, requests_per_unit: 3, algorithm: sliding_window_log}}
+"""
+    with Host(store, rules, *PATIENT, location="weir_user $http_x_user;") as one:
+        assert [one.ask(X_User="ada").status for _ in range(4)] == [200] * 3 + [429]
+        assert [one.ask(X_User="bob").status for _ in range(2)] == [200, 429]
+
+
+# ---- what is given back ----
+
+def test_only_the_answers_that_count_do(store):
+    rules = ALL % ("day", 3, ", count_if: {status: [401]}")
+    statuses = [401, 200, 200, 401, 500, 401, 401]
+    with App(lambda handler: (int(handler.path.strip("/")), {}, b"")) as app:
+        location = f"proxy_pass http://127.0.0.1:{app.port};"
+        with Host(store, rules, *PATIENT, location=location) as one, Host(store, rules, *PATIENT, location=location) as two:
+            told = [(one, two)[i % 2].ask(f"/{status}").status for i, status in enumerate(statuses)]
+            assert told == [401, 200, 200, 401, 500, 401, 429]
+
+
+def test_slots_are_released_for_the_other_host(store):
+    rules = ALL % ("minute", 2, ", algorithm: concurrency")
+    hold, held = threading.Event(), threading.Semaphore(0)
+
+    def slow(handler):
+        held.release()
+        hold.wait(30)
+        return 200, {}, b"slow\n"
+
+    with App(slow) as app:
+        location = f"proxy_pass http://127.0.0.1:{app.port};"
+        with Host(store, rules, *PATIENT, location=location) as one, Host(store, rules, *PATIENT, location=location) as two:
+            told = []
+            threads = [threading.Thread(target=lambda h=h: told.append(h.ask().status)) for h in (one, two)]
+            for thread in threads:
+                thread.start()
+            held.acquire()
+            held.acquire()
+            assert [one.ask().status, two.ask().status] == [429, 429]
+            hold.set()
+            for thread in threads:
+                thread.join()
+            assert told == [200, 200]
+            wait_for(lambda: two.ask().status == 200, "a slot that was released")
+
+
+def test_a_slot_is_renewed_while_its_request_lasts(store):
+    rules = ALL % ("second", 1, ", algorithm: concurrency")
+    go = threading.Event()
+    with App(lambda handler: (go.wait(30), (200, {}, b""))[1]) as app:
+        location = f"proxy_pass http://127.0.0.1:{app.port};"
+        with Host(store, rules, *PATIENT, location=location) as one, Host(store, rules, *PATIENT) as two:
+            first = threading.Thread(target=one.ask)
+            first.start()
+            wait_for(lambda: app.seen, "the first request")
+            until = time.monotonic() + 3.5      # a slot lasts a second and a half at most
+            while time.monotonic() < until:
+                assert two.ask().status == 429
+                time.sleep(0.1)
+            go.set()
+            first.join()
+            wait_for(lambda: two.ask().status == 200, "a slot that was released")
+
+
+def test_a_leaky_bucket_holds_requests_of_both(store):
+    rules = ALL % ("second", 5, ", burst: 3, algorithm: leaky_bucket")
+    with Host(store, rules, *PATIENT) as one, Host(store, rules, *PATIENT) as two:
+        told = []
+        threads = [threading.Thread(target=lambda h=h: told.append(h.ask().status)) for h in (one, two) * 4]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert told.count(200) >= 3 and told.count(429) >= 1
+        verdicts = [line["verdict"] for host in (one, two) for line in host.nginx.wait_for_access(4)]
+        assert "DELAYED" in verdicts and "REJECTED" in verdicts
+
+
+# ---- who is away ----
+
+POLICIES = """\
+domain: api
+descriptors:
+  - {key: local, rate_limit: {unit: day, requests_per_unit: 3}}
+  - {key: open, rate_limit: {unit: day, requests_per_unit: 3, on_store_error: open}}
+  - {key: closed, rate_limit: {unit: day, requests_per_unit: 3, on_store_error: closed}}
+"""
+BY_POLICY = places("local", "open", "closed")
+
+
+def check_policies(host):
+    assert host.statuses(5, "/local") == [200] * 3 + [429] * 2
+    assert host.statuses(5, "/open") == [200] * 5
+    told = host.ask("/closed")
+    assert told.status == 429 and told.headers["X-Ratelimit-Limit"] == "3" and told.headers["Retry-After"] == "1"
+
+
+def test_without_the_service_the_rules_policy_decides_and_it_comes_back(store):
+    with Host(store, POLICIES, *PATIENT, server=BY_POLICY, starts=False) as host:
+        check_policies(host)                # it was never there
+        host.serve()
+        host.wait_open()
+        assert host.statuses(4, "/closed") == [200] * 3 + [429]
+        host.weir.kill()
+        wait_for(lambda: host.nginx.log().count("is gone") == 2, "both workers to notice")
+        assert host.ask("/closed").status == 429 and host.statuses(4, "/open") == [200] * 4
+        host.serve()
+        host.wait_open(2)
+        assert host.statuses(4, "/open") == [200] * 3 + [429]
+
+
+def test_a_service_that_is_stopped_in_order_loses_no_request(store):
+    with Host(store, POLICIES, *PATIENT, server=BY_POLICY) as host:
+        assert host.ask("/local").status == 200
+        host.weir.stop()
+        wait_for(lambda: host.nginx.log().count("is gone") == 2, "both workers to notice")
+        assert host.ask("/open").status == 200
+
+
+def test_a_service_that_is_silent_is_waited_for_once(store):
+    with Host(store, POLICIES, *PATIENT, service="timeout=300ms", server=BY_POLICY, workers=1) as host:
+        host.weir.signal(signal.SIGSTOP)
+        check_policies(host)
+        assert "does not answer" in host.nginx.log()
+        host.weir.signal(signal.SIGCONT)
+        host.wait_open(2)
+        assert host.statuses(4, "/open") == [200] * 3 + [429]
+
+
+# ---- nobody waits but who must ----
+
+@contextlib.contextmanager
+def frozen(store):
+    store.freeze()
+    try:
+        yield
+    finally:
+        store.thaw()
+
+
+LOG = ALL % ("day", 100, ", algorithm: sliding_window_log")
+FREE = "location /free { weir_limit off; try_files /index.html =404; }"
+
+
+def test_a_slow_store_delays_nobody_else(store):
+    with Host(store, LOG, *PATIENT, server=FREE, workers=1) as host:
+        assert host.ask().status == 200
+        told = []
+        with frozen(store):
+            threads = [threading.Thread(target=lambda: told.append(host.ask().status)) for _ in range(20)]
+            for thread in threads:
+                thread.start()
+            assert host.statuses(50, "/free") == [200] * 50
+            assert told == []               # they wait, and the only worker has answered 50 others meanwhile
+        for thread in threads:
+            thread.join()
+        assert told == [200] * 20
+
+
+def test_no_more_wait_than_may(store):
+    with Host(store, LOG, *PATIENT, service=f"{WAITING} pending=2", workers=1) as host:
+        told = []
+        with frozen(store):
+            threads = [threading.Thread(target=lambda: told.append(host.ask().status)) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            wait_for(lambda: len(told) == 6, "those without a place to be decided here")
+        for thread in threads:
+            thread.join()
+        assert told == [200] * 8
+
+
+def test_a_client_that_leaves_while_it_waits_is_forgotten(store):
+    with Host(store, LOG, *PATIENT, workers=1) as host:
+        with frozen(store):
+            for _ in range(5):
+                with socket.create_connection(("127.0.0.1", host.nginx.port)) as client:
+                    client.sendall(b"GET /gone HTTP/1.1\r\nHost: x\r\n\r\n")
+            wait_for(lambda: sum(line["status"] == "499" for line in host.nginx.access()) == 5, "nginx to notice")
+        assert host.statuses(3) == [200] * 3
+
+
+def test_workers_that_end_wait_for_who_waits(store):
+    with Host(store, LOG, *PATIENT, workers=1) as host:
+        told = []
+        with frozen(store):
+            thread = threading.Thread(target=lambda: told.append(host.ask().status))
+            thread.start()
+            wait_for(lambda: int(metric(host, "weir_store_pending")) >= 1, "it to wait")
+            host.nginx.reload()
+        thread.join()
+        assert told == [200] and host.ask().status == 200
+
+
+def metric(host, name):
+    with urllib.request.urlopen(f"http://{host.weir.address('admin')}/metrics") as page:
+        for line in page.read().decode().splitlines():
+            if line.startswith(name + " ") or line.startswith(name + "{"):
+                return float(line.split()[-1])
+    return 0
+
+
+# ---- what cannot be ----
+
+@pytest.mark.parametrize("words, why", [
+    ("127.0.0.1:80", "needs unix:PATH"),
+    ("unix:/x timeout=0", 'invalid parameter "timeout=0"'),
+    ("unix:/x pending=none", 'invalid parameter "pending=none"'),
+    ("unix:/x; weir_service unix:/y", "is duplicate"),
+])
+def test_bad_words_are_refused(words, why):
+    with Nginx(ALL % ("day", 1, ""), http=f"weir_service {words};", starts=False) as nginx:
+        good, told = nginx.test()
+        assert not good and why in told
