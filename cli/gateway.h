@@ -2,7 +2,7 @@
  *
  *     flags, gateway.yaml --> struct gateway --> nginx.conf --> nginx
  *                             gateway_config.c   gateway_nginx.c  gateway_run.c
- *                                                             \-> weir serve (admin listener only)
+ *                                                             \-> weir serve (admin, and --store)
  *
  * The gateway itself serves nothing: nginx is the proxy, its module decides, and the table is the
  * one that every other weir on the host counts in.
@@ -36,6 +36,8 @@ enum gateway_kind {
     GATEWAY_PROXIES,
     GATEWAY_WORKERS,
     GATEWAY_SECONDS,
+    GATEWAY_STORE,
+    GATEWAY_SERVICE,
 };
 
 /* All settings as they were written; NULL: not said. */
@@ -71,6 +73,7 @@ struct gateway {
     uint32_t upstream_count;
     struct gateway_route *routes;
     uint32_t route_count;
+    const char *desk; /* where nginx asks what many machines share; NULL: nowhere */
     struct weir_arena arena;
 };
 

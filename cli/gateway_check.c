@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "net/net.h"
 #include "rules/match_cidr.h"
+#include "store/redis/url.h"
 #include "table/table.h"
 
 #include <stdlib.h>
@@ -126,6 +127,19 @@ static bool check_seconds(const struct check *c, const char *word)
     return is_number(word, SECONDS_MAX) || is_not(c, word, "a number of seconds from 1 to 3600");
 }
 
+static bool check_store(const struct check *c, const char *word)
+{
+    struct weir_redis_url url;
+    return weir_redis_url_parse(&url, weir_str_of(word), c->why, c->why_len) == 0;
+}
+
+static bool check_service(const struct check *c, const char *word)
+{
+    size_t unix_len = strlen(WEIR_ADDRESS_UNIX);
+    return (strncmp(word, WEIR_ADDRESS_UNIX, unix_len) == 0 && word[unix_len] == '/') ||
+           is_not(c, word, "the address of a weir serve --desk: unix:/PATH");
+}
+
 /* Calls check_word for each part of a list with commas; one at least must be there. */
 static bool check_list(const struct check *c, const char *list,
                        bool (*check_word)(const struct check *c, const char *word))
@@ -177,6 +191,10 @@ bool gateway_check(enum gateway_kind kind, const char *text, char *why, size_t w
         return check_workers(&c, text);
     case GATEWAY_SECONDS:
         return check_seconds(&c, text);
+    case GATEWAY_STORE:
+        return check_store(&c, text);
+    case GATEWAY_SERVICE:
+        return check_service(&c, text);
     }
     return true;
 }

@@ -4,6 +4,7 @@
 #include "gateway.h"
 
 #include "base/str.h"
+#include "net/net.h"
 #include "rules/yaml_file.h"
 #include "serve/settings.h"
 
@@ -289,6 +290,8 @@ static const char *missing(struct gateway *gateway)
         return "--upstream URL is missing: where shall requests go?";
     if ((set->tls_cert == NULL) != (set->tls_key == NULL))
         return "--tls-cert and --tls-key go together";
+    if (set->store != NULL && set->service != NULL)
+        return "--store runs a weir serve, and --service is one that runs: only one of them";
     for (uint32_t i = 0; i < gateway->route_count; i++)
         for (uint32_t j = 0; j < i; j++)
             if (strcmp(gateway->routes[i].path, gateway->routes[j].path) == 0)
@@ -312,6 +315,7 @@ enum cli_exit gateway_load(struct gateway *out, const struct gateway_texts *flag
         return CLI_USAGE;
     if (out->set.table == NULL)
         out->set.table = weir_settings_default_table(&out->arena);
+    out->desk = out->set.store != NULL ? WEIR_ADDRESS_UNIX "/run/weir/weir.sock" : out->set.service;
     const char *why = missing(out);
     if (why != NULL)
         cli_complain("gateway: %s", why);

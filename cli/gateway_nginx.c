@@ -151,6 +151,7 @@ static void put_weir(struct writer *w)
     put_word(w, set->table, false);
     put(w, " \"size=%s\";\n", set->table_size);
     put_directive(w, 1, "weir_rules", set->rules);
+    put_directive(w, 1, "weir_service", w->gateway->desk);
     put_list(w, "weir_trusted_proxies", set->trusted_proxies);
     put_list(w, "weir_headers", set->headers);
     put_directive(w, 1, "weir_body", set->body);

@@ -1,7 +1,7 @@
 /* gateway_run.c - nginx, and what runs beside it: started, reloaded, ended together.
  *
  *     weir gateway --+-- nginx: master, workers       ends: so does the gateway
- *       (waits for   +-- weir serve, admin only       ends: started again, two seconds later
+ *       (waits for   +-- weir serve, admin and store  ends: started again, two seconds later
  *        signals)    +-- the demonstration's API
  *
  * Children are in process groups of their own, so that Ctrl-C comes here alone and nginx can finish
@@ -38,6 +38,7 @@ struct run {
     const struct gateway_life *life;
     char folder[64];
     char conf[96], pid[96];
+    char desk[112];           /* unix:PATH, in a folder of its own: where nginx asks weir serve */
     pid_t children[CHILDREN]; /* 0: not running */
     int log_fd;               /* or -1; see gateway_log.c */
     bool is_ending;
@@ -81,10 +82,12 @@ bool gateway_find_module(struct gateway *gateway)
     return false;
 }
 
-static bool write_conf(const struct run *run)
+static bool write_conf(struct run *run)
 {
     struct weir_buf text;
     const char *why = NULL;
+    if (run->gateway->set.store != NULL)
+        run->gateway->desk = run->desk;
     weir_buf_init(&text, SIZE_MAX);
     bool ok = gateway_write_nginx(&text, run->gateway, &why);
     if (ok) {
@@ -98,6 +101,25 @@ static bool write_conf(const struct run *run)
         cli_complain("gateway: %s: %s", run->conf, why);
     weir_buf_fini(&text);
     return ok;
+}
+
+static const char *desk_path(const struct run *run)
+{
+    return run->desk + strlen(WEIR_ADDRESS_UNIX);
+}
+
+/* A folder that nginx's workers may look into: the socket gets its group. */
+static bool make_desk(struct run *run)
+{
+    const struct passwd *user = gateway_user();
+    char folder[96];
+    snprintf(folder, sizeof(folder), "%s/desk", run->folder);
+    snprintf(run->desk, sizeof(run->desk), WEIR_ADDRESS_UNIX "%s/weir.sock", folder);
+    if (mkdir(folder, 0700) == 0 && (user == NULL || (chown(folder, (uid_t)-1, user->pw_gid) == 0 &&
+                                                      chmod(folder, 02750) == 0)))
+        return true;
+    cli_complain("gateway: %s: %s", folder, strerror(errno));
+    return false;
 }
 
 static bool make_folder(struct run *run)
@@ -114,7 +136,7 @@ static bool make_folder(struct run *run)
     }
     snprintf(run->conf, sizeof(run->conf), "%s/nginx.conf", run->folder);
     snprintf(run->pid, sizeof(run->pid), "%s/nginx.pid", run->folder);
-    return true;
+    return make_desk(run);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
@@ -154,11 +176,14 @@ static void exec_nginx(struct run *run)
 static void exec_admin(const struct run *run)
 {
     const struct gateway_texts *set = &run->gateway->set;
+    const char *desk = set->store != NULL ? run->desk : "off";
     char self[GATEWAY_PATH_LEN];
     own_path(self);
+    if (set->store != NULL && setenv("WEIR_STORE", set->store, 1) != 0) /* may have a password */
+        return;
     execl(self, "weir", "serve", "--rules", set->rules, "--table", set->table, "--table-size",
           set->table_size, "--grpc", "off", "--http", "off", "--resp", "off", "--admin", set->admin,
-          "--log-level", "warn", "--log-rules=off", (char *)NULL);
+          "--desk", desk, "--log-level", "warn", "--log-rules=off", (char *)NULL);
     cli_complain("gateway: weir serve: %s", strerror(errno));
 }
 
@@ -190,7 +215,7 @@ static void tell(const struct run *run, enum child which, int number)
 
 static bool has_admin(const struct run *run)
 {
-    return strcmp(run->gateway->set.admin, "off") != 0;
+    return strcmp(run->gateway->set.admin, "off") != 0 || run->gateway->set.store != NULL;
 }
 
 static bool is_any_left(const struct run *run)
@@ -203,15 +228,22 @@ static void sleep_ms(long ms)
     nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
 }
 
-/* nginx writes its pid once it has bound its addresses. */
-static bool is_ready(const struct run *run)
+/* nginx writes its pid once it has bound its addresses; weir serve has a socket then. */
+static bool is_there(const struct run *run, enum child which)
 {
     struct stat st;
+    if (which == NGINX)
+        return stat(run->pid, &st) == 0 && st.st_size > 0;
+    return stat(desk_path(run), &st) == 0;
+}
+
+static bool is_ready(const struct run *run, enum child which)
+{
     siginfo_t ended = {.si_pid = 0};
     for (int waited = 0; waited < READY_MS; waited += 10) {
-        if (stat(run->pid, &st) == 0 && st.st_size > 0)
+        if (is_there(run, which))
             return true;
-        if (waitid(P_PID, (id_t)run->children[NGINX], &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        if (waitid(P_PID, (id_t)run->children[which], &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
             ended.si_pid != 0)
             return false;
         sleep_ms(10);
@@ -259,8 +291,8 @@ static char *admin_words(const struct gateway *gateway)
 {
     const struct gateway_texts *set = &gateway->set;
     char *words = NULL;
-    int len =
-        asprintf(&words, "%s\n%s\n%s\n%s", set->admin, set->rules, set->table, set->table_size);
+    int len = asprintf(&words, "%s\n%s\n%s\n%s\n%s", set->admin, set->rules, set->table,
+                       set->table_size, set->store != NULL ? set->store : "");
     return len >= 0 ? words : NULL;
 }
 
@@ -345,9 +377,14 @@ static enum cli_exit begin(struct run *run, const sigset_t *signals)
         return CLI_WORLD;
     if (run->life->beside != NULL)
         start(run, BESIDE);
+    if (run->gateway->set.store != NULL) { /* whom nginx asks is there first */
+        start(run, ADMIN);
+        if (run->children[ADMIN] == 0 || !is_ready(run, ADMIN))
+            cli_complain("gateway: until weir serve runs, this machine counts for itself");
+    }
     start(run, NGINX);
-    if (run->children[NGINX] > 0 && is_ready(run)) {
-        if (has_admin(run))
+    if (run->children[NGINX] > 0 && is_ready(run, NGINX)) {
+        if (has_admin(run) && run->children[ADMIN] == 0)
             start(run, ADMIN);
         if (run->life->on_ready != NULL)
             run->life->on_ready(run->life->ctx, run->gateway);

@@ -1,8 +1,8 @@
 /* A request that waits for the service: nothing of nginx waits with it.
  *
- * It is left as a request in a leaky bucket's queue is, and goes on where it stopped when the answer
- * comes, or when it is clear that none will.  A client that leaves meanwhile ends it, and its
- * question is cancelled with the request's memory.
+ * It is left as a request in a leaky bucket's queue is, and goes on where it stopped when the
+ * answer comes, or when it is clear that none will.  A client that leaves meanwhile ends it, and
+ * its question is cancelled with the request's memory.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_http_weir.h"
@@ -20,7 +20,7 @@ static void cancel(void *data)
     weir_desk_cancel(&wait->waiter);
 }
 
-/* What the phase's handler would have returned, had it not been asked for in vain before. */
+/* As if the phase's handler had returned rc. */
 static void go_on(ngx_http_request_t *r, ngx_int_t rc)
 {
     ngx_connection_t *c = r->connection;

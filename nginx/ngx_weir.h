@@ -63,7 +63,7 @@ typedef struct {
     ngx_str_t service_name;
     ngx_msec_t service_timeout;
     ngx_uint_t service_pending; /* questions of one worker */
-    unsigned is_used : 1; /* some place is limited */
+    unsigned is_used : 1;       /* some place is limited */
     ngx_log_t *log;
     struct weir *engine;       /* NULL: not used */
     ngx_weir_worker_t *worker; /* NULL: in the master */

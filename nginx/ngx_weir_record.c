@@ -204,9 +204,8 @@ void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_de
     bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
     const struct weir_status *tightest = weir_headers_tightest(decision);
     ngx_uint_t ticket_count = is_refused ? 0 : count_tickets(decision);
-    size_t ticket_len =
-        ticket_count * sizeof(struct weir_ticket) +
-        (ticket_count > 0 ? sizeof(ngx_event_t) + away_len(decision) : 0);
+    size_t ticket_len = ticket_count * sizeof(struct weir_ticket) +
+                        (ticket_count > 0 ? sizeof(ngx_event_t) + away_len(decision) : 0);
     ngx_weir_record_t *record = add_cleanup(pool, len + ticket_len + rule_len(tightest) + more_len);
     if (record == NULL || is_refused)
         release_all(a->main, decision); /* refused by one limit: nothing of the others */

@@ -2,8 +2,8 @@
  * follow each other without waiting for answers.
  *
  * What is said there is libweir's (struct weir_desk); here are a socket, timers and words for the
- * log.  All that one turn of the event loop asks for leaves in one write.  Nothing here waits: where
- * the service cannot be asked, libweir decides without it.
+ * log.  All that one turn of the event loop asks for leaves in one write.  Nothing here waits:
+ * where the service cannot be asked, libweir decides without it.
  *
  *     gone --connect--> greeting --> open --closed, or silent for too long--> gone
  *       ^---- 50 ms, and twice as long each time, up to a second ---------------|
@@ -50,8 +50,8 @@ static void note_open(ngx_weir_service_t *service)
     ngx_uint_t level = service->is_told ? NGX_LOG_NOTICE : NGX_LOG_INFO;
     service->is_open = 1;
     service->pause = 0;
-    ngx_log_error(level, service->again.log, 0,
-                  "weir: the service at %V answers", &service->main->service_name);
+    ngx_log_error(level, service->again.log, 0, "weir: the service at %V answers",
+                  &service->main->service_name);
     service->is_told = 0;
     if (!is_same_table)
         ngx_log_error(NGX_LOG_ERR, service->again.log, 0,
@@ -212,8 +212,7 @@ static void on_deadline(ngx_event_t *ev)
 void ngx_weir_service_kick(ngx_weir_main_conf_t *main)
 {
     ngx_weir_service_t *service = main->worker->service;
-    if (service == NULL || service->connection == NULL ||
-        weir_desk_output(service->desk).len == 0)
+    if (service == NULL || service->connection == NULL || weir_desk_output(service->desk).len == 0)
         return;
     ngx_post_event(&service->flush, &ngx_posted_events); /* a macro with an if in it */
     if (weir_desk_is_waited_for(service->desk) && !service->deadline.timer_set)

@@ -136,8 +136,8 @@ static int greet(struct desk *desk, const struct weir_desk_frame *frame)
         return WEIR_ERR_INVALID;
     struct weir_desk_welcome welcome = {
         .version = WEIR_DESK_VERSION,
-        .table = weir_siphash13(weir_table_hash_key(desk->worker->engine->table), word.ptr,
-                                word.len),
+        .table =
+            weir_siphash13(weir_table_hash_key(desk->worker->engine->table), word.ptr, word.len),
         .has_store = asks != NULL,
         .has_leases = asks != NULL && settings->store_leases,
         .store = asks != NULL ? weir_ask_store_name(asks) : 0,

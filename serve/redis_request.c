@@ -80,8 +80,7 @@ static bool is_compat(const struct planning *p, const struct weir_item *item)
 
 static bool may_lease(const struct planning *p, const struct weir_item *item)
 {
-    return p->planner->leaser != NULL && weir_reach_may_lease(p->plan, item) &&
-           !is_compat(p, item);
+    return p->planner->leaser != NULL && weir_reach_may_lease(p->plan, item) && !is_compat(p, item);
 }
 
 /* Returns the length of the name. */

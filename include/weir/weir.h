@@ -176,10 +176,10 @@ WEIR_API size_t weir_refusal(char *to, size_t cap, enum weir_refusal_body kind, 
 
 /* ---- limits that many machines share ----
  *
- * `weir serve --store redis://...` decides limits that hold over many machines.  A process on the
- * same host and table decides by itself what it can: limits of this host, and hot keys, of which the
- * service has leased tokens into the table.  For the rest it asks the service, over a socket that is
- * the caller's:
+ * `weir serve --store redis://... --desk unix:PATH` decides limits that hold over many machines.  A
+ * process on the same host and table decides by itself what it can: limits of this host, and hot
+ * keys, of which the service has leased tokens into the table.  For the rest it asks the service,
+ * over a socket that is the caller's:
  *
  *     check() --> 0: decided             connected();  write output(), tell sent()
  *             --> WEIR_PENDING           feed() what is read; done() is called from there

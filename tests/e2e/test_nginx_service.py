@@ -125,8 +125,8 @@ descriptors:
 
 def places(*kinds):
     """A location for each, which asks by the descriptor of its name."""
-    return "".join(f"location = /{kind} {{{{ weir_limit on domain=api; weir_descriptor {kind}=x hits=$arg_hits; "
-                   "try_files /index.html =404; }}\n" for kind in kinds)
+    return "".join(f"location = /{kind} {{ weir_limit on domain=api; weir_descriptor {kind}=x hits=$arg_hits; "
+                   "try_files /index.html =404; }\n" for kind in kinds)
 
 
 ANY_KIND = places("fixed", "slide", "log", "bucket", "two", "host", "free", "shadow")
@@ -141,8 +141,8 @@ def test_every_kind_of_limit_is_one_count_for_both(store):
             assert [a.headers["X-Ratelimit-Remaining"] for a in told] == ["3", "2", "1", "0", "0", "0"], kind
         assert [host.ask("/host").status for host in (one, two, one, two, one, two)] == [200] * 4 + [429] * 2
         assert one.statuses(9, "/free") == one.statuses(9, "/shadow") == [200] * 9
-        last = one.nginx.wait_for_access(36)[-1]
-        assert last["rule"] == "api.shadow" and last["verdict"] == "PASSED" and last["limit"] == "4"
+        first = one.nginx.wait_for_access(36)[27]
+        assert [first[name] for name in ("verdict", "rule", "limit", "remaining")] == ["PASSED", "api.shadow", "4", "3"]
 
 
 def test_hits_and_looks(store):
@@ -173,14 +173,24 @@ descriptors:
 
 # ---- what is given back ----
 
-def test_only_the_answers_that_count_do(store):
-    rules = ALL % ("day", 3, ", count_if: {status: [401]}")
-    statuses = [401, 200, 200, 401, 500, 401, 401]
+LOOK = "location = /look { weir_limit on domain=api; weir_descriptor generic_key=all hits=0; try_files /index.html =404; }"
+
+
+def left(host):
+    return host.ask("/look").headers["X-Ratelimit-Remaining"]
+
+
+@pytest.mark.parametrize("algorithm", ["fixed_window", "sliding_window_log", "token_bucket"])
+def test_only_the_answers_that_count_do(store, algorithm):
+    rules = ALL % ("year", 3, f", algorithm: {algorithm}, count_if: {{status: [401]}}")
     with App(lambda handler: (int(handler.path.strip("/")), {}, b"")) as app:
-        location = f"proxy_pass http://127.0.0.1:{app.port};"
-        with Host(store, rules, *PATIENT, location=location) as one, Host(store, rules, *PATIENT, location=location) as two:
-            told = [(one, two)[i % 2].ask(f"/{status}").status for i, status in enumerate(statuses)]
-            assert told == [401, 200, 200, 401, 500, 401, 429]
+        more = dict(location=f"proxy_pass http://127.0.0.1:{app.port};", server=LOOK)
+        with Host(store, rules, *PATIENT, **more) as one, Host(store, rules, *PATIENT, **more) as two:
+            for host, status, remaining in ((one, 401, "2"), (two, 200, "2"), (one, 200, "2"), (two, 401, "1"), (one, 500, "1"),
+                                            (two, 401, "0")):
+                assert host.ask(f"/{status}").status == status
+                wait_for(lambda: left(one) == remaining, "what does not count to be given back")
+            assert two.ask("/401").status == one.ask("/200").status == 429
 
 
 def test_slots_are_released_for_the_other_host(store):
