@@ -101,13 +101,13 @@ static void note_left(struct weir_desk *desk, const struct weir_desk_entry *entr
     const struct weir_status *status = &desk->told.statuses[entry->descriptor];
     struct weir_lease_at at = {.table = desk->session->engine->table,
                                .key = entry->key ^ desk->welcome.store,
-                               .boot_ns = weir_table_boot_ns()};
-    weir_lease_board_write(
-        desk->board, entry->key,
-        (struct weir_lease_word){
-            .left = weir_sat_sub(status->remaining, weir_lease_left(&at)),
-            .reset_ns = weir_sat_add(at.boot_ns, status->reset_after_ns),
-        });
+                               .boot_ns = weir_table_boot_ns(),
+                               .is_dated = entry->is_dated};
+    weir_lease_board_write(desk->board, entry->key,
+                           (struct weir_lease_word){
+                               .left = weir_sat_sub(status->remaining, weir_lease_left(&at)),
+                               .reset_ns = weir_sat_add(at.boot_ns, status->reset_after_ns),
+                           });
 }
 
 static int on_decision(struct weir_desk *desk, const struct weir_desk_frame *frame, uint64_t now_ns)

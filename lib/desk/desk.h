@@ -47,6 +47,7 @@ struct weir_desk_entry {
     uint64_t *mark;                        /* of who renews; NULL: not needed any more */
     uint64_t key;                          /* the counter that it is about; 0: none, or several */
     uint32_t descriptor;                   /* of that */
+    bool is_dated;                         /* its leases are: see store/lease.h */
     uint64_t sent_ns;                      /* by the caller's clock */
     struct weir_desk_entry *before, *next; /* of those that wait, the oldest first; or that are
                                               free */

@@ -129,6 +129,7 @@ static void name_counter(const struct deciding *d, struct weir_desk_entry *entry
         if (weir_reach_is_host(item))
             continue;
         entry->key = item->charges->key;
+        entry->is_dated = lease_of(d, item).is_dated;
         entry->descriptor = i;
         count += item->charge_count;
     }

@@ -36,7 +36,6 @@ bool weir_lease_board_read(const struct weir_lease_board *board, uint64_t key,
  * from here; others may have asked since.  now_ns: by the clock of leases. */
 struct weir_verdict weir_lease_board_verdict(const struct weir_lease_board *board, uint64_t key,
                                              const struct weir_limit *limit, uint64_t hits,
-                                             const struct weir_lease_taken *taken,
-                                             uint64_t now_ns);
+                                             const struct weir_lease_taken *taken, uint64_t now_ns);
 
 #endif

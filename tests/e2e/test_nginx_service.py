@@ -20,6 +20,8 @@ import pytest
 from nginx_rig import App, Nginx, wait_for, wrk
 from redis_rig import Server
 from service import Service
+from stream_rig import Stream
+from test_gateway import Gateway
 
 ALL = "domain: api\ndescriptors: [{key: generic_key, value: all, rate_limit: {unit: %s, requests_per_unit: %d%s}}]\n"
 PATIENT = ("--store-deadline", "10s")       # where a busy machine must not be taken for a store that is away
@@ -39,9 +41,10 @@ def store(redis):
 
 
 class Host:
-    """A machine: a table, the service, nginx.  on: flags of the service; service: options of weir_service."""
+    """A machine: a table, the service, nginx.  on: flags of the service; service: options of weir_service; kind: Nginx, or
+    Stream."""
 
-    def __init__(self, store, rules, *on, service=WAITING, starts=True, **nginx):
+    def __init__(self, store, rules, *on, service=WAITING, starts=True, kind=Nginx, **nginx):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-host-"))
         self.desk = self.folder / "run" / "weir.sock"
         self.desk.parent.mkdir()
@@ -53,7 +56,8 @@ class Host:
         self.weir = None
         if starts:
             self.serve()
-        self.nginx = Nginx(rules, table=self.folder / "table", http=f"weir_service unix:{self.desk} {service};", **nginx)
+        place = "http" if kind is Nginx else "stream"
+        self.nginx = kind(rules, table=self.folder / "table", **{place: f"weir_service unix:{self.desk} {service};"}, **nginx)
         if starts:
             self.wait_open()
 
@@ -373,6 +377,49 @@ def metric(host, name):
             if line.startswith(name + " ") or line.startswith(name + "{"):
                 return float(line.split()[-1])
     return 0
+
+
+# ---- TCP and UDP ----
+
+def test_connections_are_one_count_for_both(store):
+    rules = ALL % ("day", 4, ", algorithm: sliding_window_log")
+    with Host(store, rules, *PATIENT, kind=Stream) as one, Host(store, rules, *PATIENT, kind=Stream) as two:
+        assert [host.nginx.passes(1) for host in (one, two, one, two, one, two)] == [[True]] * 4 + [[False]] * 2
+        assert ("503", "REJECTED") in one.nginx.statuses(3)
+
+
+def test_a_connection_waits_and_blocks_nobody(store):
+    with Host(store, LOG, *PATIENT, kind=Stream, workers=1) as host:
+        told = []
+        with frozen(store):
+            with host.nginx.open() as gone:
+                gone.sendall(b"x")
+            thread = threading.Thread(target=lambda: told.append(host.nginx.talk()))
+            thread.start()
+            with socket.create_connection(("127.0.0.1", host.nginx.port)) as free:       # where nothing is limited
+                assert free.recv(2) == b"up"
+            assert told == []
+        thread.join()
+        assert told == [b"passed"]
+
+
+def test_without_the_service_connections_are_decided_here(store):
+    with Host(store, ALL % ("day", 2, ""), *PATIENT, kind=Stream, starts=False) as host:
+        assert host.nginx.passes(3) == [True, True, False]
+
+
+# ---- the gateway ----
+
+def test_two_gateways_have_one_count(store, monkeypatch):
+    """On a busy machine some answers may be late: those refuse, and so less may pass, but never more."""
+    monkeypatch.setenv("WEIR_STORE_DEADLINE", "10s")
+    rules = ALL % ("day", 8, ", algorithm: sliding_window_log, on_store_error: closed")
+    with App() as app, contextlib.ExitStack() as stack:
+        flags = ("--upstream", f"http://127.0.0.1:{app.port}", "--store", store.url, "--workers", "1")
+        one, two = (stack.enter_context(Gateway(*flags, rules=rules)).wait_ready() for _ in range(2))
+        told = [(one, two)[i % 2].ask().status for i in range(30)]
+        assert 0 < told.count(200) <= 8 and told[-1] == 429
+        assert store.ask("DBSIZE") > 0
 
 
 # ---- what cannot be ----
