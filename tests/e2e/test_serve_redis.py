@@ -3,6 +3,7 @@ happens when the store is killed, stopped, slow or empty.  Histories under load 
 
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import redis
 
 import http_rig
 from redis_rig import Server
+from redis_topologies import CALM_MS, Cluster
 from redis_topologies import Sentinels
 from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, request
 from service import ROOT, WEIR, Service, wait_until
@@ -145,22 +147,49 @@ def test_grpc_answers_are_those_of_the_table(pair, seed):
             assert face(mine) == face(theirs), (seed, number)
 
 
-@pytest.mark.parametrize("is_sharded", [False, True], ids=["one server", "two"])
-def test_atomic_domains_are_those_of_the_table(tmp_path, store, is_sharded):
-    """On two servers, too, a refused request consumes nothing: what one has taken is given back."""
+@contextlib.contextmanager
+def places(topology, folder, store):
+    """(address, what to do before each request) of stores whose counters lie in one place, or in several."""
+    if topology == "one server":
+        yield store.url, lambda: None
+    elif topology == "shards":
+        with Server(folder / "second") as second:
+            yield f"redis-shards://127.0.0.1:{store.port},127.0.0.1:{second.port}", lambda: None
+    else:
+        with Cluster(folder / "cluster", replicas=False, timeout_ms=CALM_MS) as cluster:
+            moved = set()
+            yield cluster.url, (lambda: move_a_slot(cluster, moved)) if topology == "slots that move" else lambda: None
+
+
+def move_a_slot(cluster, moved):
+    """To another master, with all its keys: the slot of a key, each slot once."""
+    for i, source in enumerate(cluster.masters):
+        for key in source.ask("KEYS", "*"):
+            slot = cluster.slot(key.decode())
+            if slot not in moved:
+                moved.add(slot)
+                cluster.migrate(slot, source, cluster.masters[i - 1])
+                return
+
+
+@pytest.mark.parametrize("topology", ["one server", "shards", "cluster", "slots that move"])
+def test_atomic_domains_are_those_of_the_table(tmp_path, store, topology):
+    """In several places, too, a refused request consumes nothing: what one has taken is given back."""
     (tmp_path / "plain").mkdir()
     rng = random.Random(5)
-    with Server(tmp_path / "second") as second:
-        url = f"redis-shards://127.0.0.1:{store.port},127.0.0.1:{second.port}" if is_sharded else store.url
-        flags = (*PATIENT, "--store-prefix", f"atomic{is_sharded}:")
+    with places(topology, tmp_path, store) as (url, prepare):
+        flags = (*PATIENT, "--store-prefix", f"{topology}:")
         with serve(tmp_path, url, *flags, rules=ATOMIC) as shared, Service(tmp_path / "plain", ATOMIC) as plain, \
                 Client(shared.address("grpc")) as one, Client(plain.address("grpc")) as other:
             for number in range(100):
+                if number % 5 == 4:
+                    prepare()
                 keys = rng.sample(("a", "b", "h", "s"), rng.randrange(1, 5))
                 asked = [descriptor((key, f"v{rng.randrange(2)}"), hits=rng.choice((None, 1, 2))) for key in keys]
                 assert face(one.ask("all", *asked)) == face(other.ask("all", *asked)), number
                 wait_until(lambda: told(shared)["pending"] == 0, "what was taken to be given back")
-            assert not is_sharded or told(shared)["returned_total"] > 0
+            assert topology == "one server" or told(shared)["returned_total"] > 0
+            assert topology != "slots that move" or told(shared)["redirects_total"] > 0
 
 
 def test_json_check_and_resp_answer_by_the_store(pair):
