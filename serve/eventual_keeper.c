@@ -64,6 +64,7 @@ static void put(struct weir_redis_ask *ask, struct weir_buf *out, enum weir_redi
                               .name = {.ptr = tally->name, .len = tally->name_len},
                               .index = tally->index,
                               .looks_back = weir_gossip_looks_back(&tally->limit),
+                              .is_of_site = call->is_far,
                               .id = call->is_far ? e->far.id : e->near.id,
                               .hits = call->says,
                               .most = is_last ? promise_of(&limit) : HITS_MAX,

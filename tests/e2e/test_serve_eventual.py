@@ -165,11 +165,11 @@ def in_all(nodes):
     return sum((node.admitted for node in nodes), collections.Counter())
 
 
-def told(server, name, value):
-    """What the store has of a key: {node: hits} for each window."""
+def told(server, name, value, mark="@"):
+    """What the store has of a key: {node: hits} for each window.  mark "@@": {site: hits}."""
     with server.client as client:
         return [{who: int(hits) for who, hits in client.hgetall(key).items() if who != b"over"}
-                for key in client.keys(f"weir:{{3:api{len(name)}:{name}={len(value)}:{value}}}*@*")]
+                for key in client.keys(f"weir:{{3:api{len(name)}:{name}={len(value)}:{value}}}" + "?" * 11 + mark + "[0-9]*")]
 
 
 def test_nodes_near_and_far_exceed_limits_within_the_bound_and_say_by_how_much(tmp_path):
@@ -350,29 +350,30 @@ def test_a_node_that_goes_tells_before_it_does(tmp_path):
 
 
 @contextlib.contextmanager
-def sites(tmp_path):
-    """Two sites of two nodes: a store near to each, and one far from all of them."""
+def sites(tmp_path, has_own=True):
+    """Two sites of two nodes: a store near to each, and one far from all of them; or the first site's is that of all."""
     with contextlib.ExitStack() as stack:
         far = stack.enter_context(Server(tmp_path / "far"))
         globe = stack.enter_context(Proxy(far.port))
         globe.delay_s = 0.05
         nodes = []
         for site in ("east", "west"):
-            near = stack.enter_context(Server(tmp_path / site))
+            near = stack.enter_context(Server(tmp_path / site)) if has_own or nodes else far
             nodes += [Node(stack, tmp_path / f"{site}{i}", near.url, RULES, "--store-global", globe.url, "--site", site)
                       for i in range(2)]
         yield far, globe, nodes
 
 
-def test_sites_share_a_limit_through_a_store_of_all(tmp_path):
+@pytest.mark.parametrize("has_own", [True, False], ids=["a store of its own", "a site's store"])
+def test_sites_share_a_limit_through_a_store_of_all(tmp_path, has_own):
     keys = [(name, "k") for name in FORMS]
-    with sites(tmp_path) as (far, _, nodes):
+    with sites(tmp_path, has_own) as (far, _, nodes):
         use_up(nodes, keys)
         settle(nodes)
         admitted = in_all(nodes)
         assert all(LIMIT <= admitted[key] <= LIMIT + len(nodes) * 2 * UNIT for key in keys), admitted
         for name, value in keys:
-            (window,) = told(far, name, value)
+            (window,) = told(far, name, value, "@@")
             assert len(window) == 2 and sum(window.values()) == admitted[name, value]
         slipped = sum(max(0, admitted[key] - LIMIT) for key in keys if key[0] not in ("bucket", "leaky"))
         over = collections.Counter()
@@ -393,7 +394,7 @@ def test_sites_that_cannot_reach_each_other_go_on_and_catch_up(tmp_path):
         assert all(LIMIT - 4 <= site <= LIMIT + 4 * UNIT for site in (east, west))      # each by itself
         globe.heal()
         settle(nodes)
-        assert sorted(told(far, *key)[0].values()) == sorted((east, west))
+        assert sorted(told(far, *key, "@@")[0].values()) == sorted((east, west))
 
 
 def test_a_cluster_is_told_as_one_server_is(tmp_path):

@@ -14,16 +14,19 @@
 #define HITS_MAX ((UINT64_C(1) << 48) - 1)
 #define KEEP_MS_MAX ((UINT64_C(1) << 40) - 1)
 
-/* "NAME@INDEX" */
+/* "NAME@INDEX"; of sites "NAME@@INDEX" */
 struct window_key {
     char text[WEIR_TALLY_NAME_MAX + 24];
 };
 
-static struct weir_str key_of(struct window_key *key, struct weir_str name, uint64_t index)
+static struct weir_str key_of(struct window_key *key, const struct weir_redis_gossip *g,
+                              uint64_t index)
 {
+    struct weir_str name = g->name;
     WEIR_ASSERT(name.len <= WEIR_TALLY_NAME_MAX);
     memcpy(key->text, name.ptr, name.len);
-    int len = snprintf(key->text + name.len, sizeof(key->text) - name.len, "@%" PRIu64, index);
+    int len = snprintf(key->text + name.len, sizeof(key->text) - name.len, "%s@%" PRIu64,
+                       g->is_of_site ? "@" : "", index);
     return (struct weir_str){.ptr = key->text, .len = name.len + (size_t)len};
 }
 
@@ -41,9 +44,9 @@ void weir_redis_put_gossip(struct weir_buf *out, enum weir_redis_how how,
     bool looks_back = g->looks_back && g->index > 0;
     uint32_t count = 2;
     args[count++] = looks_back ? WEIR_STR("2") : WEIR_STR("1");
-    args[count++] = key_of(&now, g->name, g->index);
+    args[count++] = key_of(&now, g, g->index);
     if (looks_back)
-        args[count++] = key_of(&before, g->name, g->index - 1);
+        args[count++] = key_of(&before, g, g->index - 1);
     args[count++] = WEIR_STR("G");
     snprintf(id, sizeof(id), "%016" PRIx64, g->id);
     args[count++] = (struct weir_str){.ptr = id, .len = 16};

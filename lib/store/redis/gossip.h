@@ -5,6 +5,8 @@
  *         e90b27a8c1d3f650 -> 97
  *         over             -> 9                         beyond what may pass in all
  *
+ * What sites tell each other is the same with two @.
+ *
  * One call tells what we have, and says what all have, in this window and where it matters in the
  * one before.  Nothing is decided in Redis, and no message does harm that comes late, again, or
  * never (store/tally.h).
@@ -21,6 +23,7 @@ struct weir_redis_gossip {
     struct weir_str name; /* of the counter; at most WEIR_TALLY_NAME_MAX bytes */
     uint64_t index;       /* of the window */
     bool looks_back;      /* the window before is asked for, too */
+    bool is_of_site;      /* what a whole site says, in a hash of its own: the store may be the same */
     uint64_t id, hits;    /* who, and how many */
     uint64_t most;        /* may pass in a window, over all nodes */
     uint64_t keep_ms;     /* for how long this is of use */
