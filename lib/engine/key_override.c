@@ -86,7 +86,7 @@ static int check_numbers(struct weir_session *s, const struct weir_item *item,
         struct weir_limit *own = &s->own_limits[i];
         err = make_own(own, item->charges[i].limit, share_of(item, i, limit->requests_per_unit));
         if (!err)
-            err = weir_local_bind_own(s->engine->table, own, WEIR_GENERATIONS);
+            err = weir_local_bind_own(s->engine->table, own, weir_generation(0, WEIR_PLACE_KEY));
     }
     return err;
 }

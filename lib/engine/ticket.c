@@ -58,7 +58,7 @@ static bool is_of_table(const struct weir_place *place, const struct weir_table 
 {
     struct weir_table_geometry geometry;
     weir_table_layout(table, &geometry);
-    return place->window_class < WEIR_WINDOWS_MAX && place->generation < 2 * WEIR_GENERATIONS &&
+    return place->window_class < WEIR_WINDOWS_MAX && place->generation <= WEIR_GENERATION_MAX &&
            (place->record == WEIR_NO_RECORD || place->record < geometry.records);
 }
 

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/sketch.h"
 #include "store/local.h"
+#include "store/rates.h"
 #include "table/extent.h"
 #include "table/record.h"
 
@@ -22,22 +23,12 @@ static uint64_t class_window_s(const struct weir_limit *limit, uint32_t *shift)
     return window_s;
 }
 
-/* Windows and logs count hits, which mean the same at any rate; an instant does not. */
-static bool needs_record(const struct weir_limit *limit)
-{
-    bool is_instant = limit->algorithm == WEIR_LEAKY_BUCKET ||
-                      (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval);
-    return is_instant || limit->approx != NULL;
-}
-
-/* Limits of one tag that have rates of their own, and sketches of another shape (whose cells
- * cannot be read in this one), have records of their own. */
-static uint64_t record_id(const struct weir_limit *limit)
+/* Sketches of another shape, whose cells cannot be read in this one, have records of their own. */
+static uint64_t sketch_id(const struct weir_limit *limit)
 {
     uint64_t id = limit->tag ^ weir_mix64(limit->variant);
-    if (limit->approx != NULL)
-        id ^= weir_mix64((uint64_t)limit->approx->width << 8 ^ limit->approx->depth ^
-                         (uint64_t)limit->approx->bloom_words << 40);
+    id ^= weir_mix64((uint64_t)limit->approx->width << 8 ^ limit->approx->depth ^
+                     (uint64_t)limit->approx->bloom_words << 40);
     return id | 1;
 }
 
@@ -46,6 +37,8 @@ static int bind_sketch(struct weir_table *table, struct weir_limit *limit)
 {
     struct weir_approx *approx = limit->approx;
     uint64_t bytes = weir_approx_bytes(limit, approx);
+    limit->record = weir_record_claim(table, sketch_id(limit));
+    limit->generation = 0; /* cells are dated, not rated */
     if (limit->record == WEIR_NO_RECORD)
         return WEIR_ERR_FULL;
     struct weir_record *record = &table->records[limit->record];
@@ -108,11 +101,9 @@ int weir_local_bind(struct weir_table *table, struct weir_limit *limit)
     int err = bind_window(table, limit);
     if (err != 0)
         return err;
-    limit->record =
-        needs_record(limit) ? weir_record_claim(table, record_id(limit)) : WEIR_NO_RECORD;
     limit->lag_ms = limit->approx == NULL ? lag_ms_of(table, limit) : 0;
-    limit->generation = 0;
-    if (limit->record != WEIR_NO_RECORD)
-        limit->generation = (uint8_t)weir_record_generation(table, limit->record, limit->requests);
-    return limit->approx == NULL ? 0 : bind_sketch(table, limit);
+    if (limit->approx != NULL)
+        return bind_sketch(table, limit);
+    weir_rates_bind(table, limit);
+    return 0;
 }

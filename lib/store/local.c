@@ -9,9 +9,8 @@
 #include "algo/token_bucket.h"
 #include "base/err.h"
 #include "store/call.h"
+#include "store/rates.h"
 #include "store/seed.h"
-#include "table/key_overrides.h"
-#include "table/record.h"
 #include "table/spill.h"
 
 #define LEASE_BITS 14
@@ -73,16 +72,15 @@ STEP step_tick(struct weir_call *c, uint64_t fp, union weir_u16b value)
                           (uint64_t)c->limit->window_shift << 32 | state.used);
 }
 
-/* The rate of a generation: the limit's, or one that the key had of its own for a while. */
-static __attribute__((noinline, cold)) uint32_t rate_of(const struct weir_call *c,
-                                                        uint32_t generation)
+/* A bucket that got another rate since: the same tokens are in use, at the new rate. */
+static __attribute__((noinline, cold)) struct weir_tat rescaled(const struct weir_call *c,
+                                                                struct weir_tat tat,
+                                                                uint32_t generation)
 {
-    return generation < WEIR_GENERATIONS
-               ? weir_record_requests(c->table, weir_limit_record(c->limit), generation)
-               : weir_key_override_rate(c->table, c->key, generation);
+    uint32_t requests = weir_rates_find(c->table, c->limit, c->key, generation);
+    return weir_tat_rescale(tat, c->now_ns, c->limit, requests);
 }
 
-/* A bucket that got another rate since: the same tokens are in use, at the new rate. */
 static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b value)
 {
     const struct weir_limit *limit = c->limit;
@@ -90,9 +88,8 @@ static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b val
         return (struct weir_tat){0};
     struct weir_tat tat = {.ns = value.lo, .num = weir_slot_tat_num(value)};
     uint32_t generation = weir_slot_tat_generation(value);
-    if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD) {
-        return weir_tat_rescale(tat, c->now_ns, limit, rate_of(c, generation));
-    }
+    if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD)
+        return rescaled(c, tat, generation);
     return tat;
 }
 

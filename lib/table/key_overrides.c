@@ -85,7 +85,7 @@ static void unpack(union weir_u16b value, struct weir_key_override *out)
 {
     out->until_ns = value.lo;
     out->requests = (uint32_t)value.hi;
-    out->generation = WEIR_GENERATIONS + generation_of(value);
+    out->generation = weir_generation(generation_of(value), WEIR_PLACE_KEY);
     out->is_unlimited = (value.hi & UNLIMITED_BIT) != 0;
 }
 
@@ -112,7 +112,7 @@ uint32_t weir_key_override_rate(const struct weir_table *table, uint64_t key, ui
 {
     if (table->controls.overrides == NULL)
         return 0;
-    uint32_t i = 0, wanted = generation & (WEIR_GENERATIONS - 1);
+    uint32_t i = 0, wanted = weir_generation_number(generation);
     key = key_of(key);
     uint32_t place = find_row(table, key, &i);
     if (place == NOWHERE)

@@ -236,21 +236,40 @@ static inline union weir_u16b weir_slot_pack(uint64_t fp, enum weir_kind kind, u
     return s;
 }
 
-/* A generation of the limit's record, or WEIR_GENERATIONS and more: of the key's own override. */
+/* The rate that a TAT was made at is a generation of five bits: which of four rates, and where they
+ * are remembered (store/rates.h). */
+#define WEIR_GENERATION_MAX 31u
+#define WEIR_PLACE_RECORD 0u /* in the limit's own record; 1, 2 and 3: in those of its tag */
+#define WEIR_PLACE_SHARED_MAX 3u
+#define WEIR_PLACE_KEY 4u /* in the key's own override */
+
+static inline uint32_t weir_generation(uint32_t number, uint32_t place)
+{
+    return number << 3 | place;
+}
+
+static inline uint32_t weir_generation_number(uint32_t generation)
+{
+    return generation >> 3;
+}
+
+static inline uint32_t weir_generation_place(uint32_t generation)
+{
+    return generation & 7;
+}
+
 static inline union weir_u16b weir_slot_pack_tat(uint64_t fp, uint32_t generation, uint64_t ns,
                                                  uint32_t num)
 {
     union weir_u16b s;
-    s.hi = fp << WEIR_FP_SHIFT | WEIR_TAT_FLAG |
-           (uint64_t)(generation & (WEIR_GENERATIONS - 1)) << 19 |
-           (uint64_t)(generation / WEIR_GENERATIONS) << 18 | num;
+    s.hi = fp << WEIR_FP_SHIFT | WEIR_TAT_FLAG | (uint64_t)generation << 16 | num;
     s.lo = ns;
     return s;
 }
 
 static inline uint32_t weir_slot_tat_generation(union weir_u16b s)
 {
-    return (uint32_t)((s.hi >> 19 & (WEIR_GENERATIONS - 1)) | (s.hi >> 16 & WEIR_GENERATIONS));
+    return (uint32_t)(s.hi >> 16) & WEIR_GENERATION_MAX;
 }
 
 /* A LEASE (store/lease.h) has no class, because its time is the boot's and not the clock's:

@@ -32,10 +32,38 @@ uint32_t weir_record_claim(struct weir_table *table, uint64_t id)
     return UINT32_MAX;
 }
 
+uint32_t weir_record_find(const struct weir_table *table, uint64_t id)
+{
+    uint64_t count = table->header->records;
+    uint64_t start = weir_mix64(id);
+    for (uint64_t probe = 0; probe < PROBES_MAX && probe < count; probe++) {
+        uint64_t number = (start + probe) % count;
+        uint64_t seen = __atomic_load_n(&table->records[number].id, __ATOMIC_ACQUIRE);
+        if (seen == id)
+            return (uint32_t)number;
+        if (seen == 0)
+            break;
+    }
+    return UINT32_MAX;
+}
+
+uint32_t weir_record_add(struct weir_table *table, uint32_t record, uint32_t requests)
+{
+    uint64_t *rate = table->records[record].rate;
+    for (uint32_t number = 0; number < WEIR_GENERATIONS; number++) {
+        uint64_t seen = 0;
+        if (__atomic_compare_exchange_n(&rate[number], &seen, UINT64_C(1) << 32 | requests, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+            (uint32_t)seen == requests)
+            return number;
+    }
+    return WEIR_GENERATIONS;
+}
+
 /* Entry g of rate[] holds the sequence numbers that are g modulo WEIR_GENERATIONS; the highest is
  * the newest. A change swaps the oldest entry for the next number: of two processes that change
  * to different rates at once, one comes first and the other after it. */
-uint32_t weir_record_generation(struct weir_table *table, uint32_t record, uint32_t requests)
+uint32_t weir_record_newest(struct weir_table *table, uint32_t record, uint32_t requests)
 {
     uint64_t *rate = table->records[record].rate;
     for (;;) {

@@ -143,6 +143,37 @@ static void rules_with_one_number_remember_the_numbers_they_had(void **state)
     rig_close(r);
 }
 
+#define BUCKET "algorithm: token_bucket, unit: day"
+
+/* By `overrides`, by a rule for that value, and back; and never one of several changes lost. */
+static void a_value_that_gets_or_loses_a_number_keeps_its_tokens(void **state)
+{
+    static const char *const changes[] = {
+        "- {key: k, rate_limit: {requests_per_unit: 100, " BUCKET "}}\n",
+        "- {key: k, overrides: {x: 200}, rate_limit: {requests_per_unit: 100, " BUCKET "}}\n",
+        "- {key: k, overrides: {x: 300}, rate_limit: {requests_per_unit: 50, " BUCKET "}}\n",
+        "- {key: k, rate_limit: {requests_per_unit: 50, " BUCKET "}}\n",
+        "- {key: k, rate_limit: {requests_per_unit: 50, " BUCKET "}}\n"
+        "- {key: k, value: x, rate_limit: {requests_per_unit: 80, " BUCKET "}}\n",
+        "- {key: k, value: x*, rate_limit: {requests_per_unit: 400, " BUCKET "}}\n",
+        "- {key: k, rate_limit: {requests_per_unit: 100, " BUCKET "}}\n",
+    };
+    static const uint64_t limits[] = {100, 200, 300, 50, 80, 400, 100};
+    struct rig *r = NULL;
+    (void)state;
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        char text[512];
+        snprintf(text, sizeof(text), "domain: t\ndescriptors:\n%s", changes[i]);
+        if (r)
+            publish(r, text);
+        else
+            r = rig_open(text, NULL);
+        ask(r, "t", "k=x +4");
+        assert_status(r, 0, WEIR_CODE_OK, limits[i], limits[i] - 4 * (i + 1));
+    }
+    rig_close(r);
+}
+
 static void another_window_or_algorithm_starts_afresh(void **state)
 {
     (void)state;
@@ -322,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_deleted_file_keeps_the_old_rules),
         cmocka_unit_test(a_changed_limit_meets_what_is_used),
         cmocka_unit_test(rules_with_one_number_remember_the_numbers_they_had),
+        cmocka_unit_test(a_value_that_gets_or_loses_a_number_keeps_its_tokens),
         cmocka_unit_test(another_window_or_algorithm_starts_afresh),
         cmocka_unit_test(a_ticket_outlives_the_rules_it_came_from),
         cmocka_unit_test(a_place_taken_at_another_rate_is_forfeited_once_the_queue_has_moved),

@@ -269,6 +269,27 @@ static void a_bucket_whose_rate_changes_keeps_the_tokens_used(void **state)
     weir_table_close(table);
 }
 
+/* Twelve rates are remembered for good, wherever they come from, and four more of a limit's own. */
+static void as_many_rates_as_there_is_room_for_are_remembered(void **state)
+{
+    enum { RATES = 16 };
+    struct weir_limit limits[RATES];
+    struct weir_table *table = rig_open(NULL, NULL);
+    (void)state;
+    for (uint32_t i = 0; i < RATES; i++) {
+        struct weir_limit_spec spec = {.algorithm = WEIR_TOKEN_BUCKET,
+                                       .window_s = 3600,
+                                       .requests_per_unit = 100 + 10 * i,
+                                       .burst = 1000};
+        limits[i] = rig_limit(table, spec, 5);
+        assert_true(rig_take(table, &limits[i], i, NOW_NS, 10 + i));
+    }
+    for (uint32_t i = 0; i < RATES; i++)
+        for (uint32_t k = 0; k < RATES; k++)
+            assert_int_equal(remaining_of(table, &limits[k], i, NOW_NS), 990 - i);
+    weir_table_close(table);
+}
+
 static void window_lengths_are_known_up_to_their_maximum(void **state)
 {
     (void)state;
@@ -368,6 +389,7 @@ int main(void)
         cmocka_unit_test(a_key_that_left_is_not_forgiven_by_a_clock_that_lags),
         cmocka_unit_test(a_key_evicted_by_a_clock_that_lags_is_not_forgiven),
         cmocka_unit_test(a_bucket_whose_rate_changes_keeps_the_tokens_used),
+        cmocka_unit_test(as_many_rates_as_there_is_room_for_are_remembered),
         cmocka_unit_test(window_lengths_are_known_up_to_their_maximum),
         cmocka_unit_test(a_table_of_another_size_forgives_nothing),
         cmocka_unit_test(rules_beyond_the_maximum_share_one_line_of_statistics),

@@ -54,7 +54,8 @@ static void numbers_of_before_are_known_by_generation(void **state)
         assert_true(weir_key_override_find(table, 7, RIG_START_NS, &o));
     }
     for (uint32_t before = 0; before < 4; before++) {
-        uint32_t generation = WEIR_GENERATIONS + (o.generation - before) % WEIR_GENERATIONS;
+        uint32_t number = (weir_generation_number(o.generation) - before) % WEIR_GENERATIONS;
+        uint32_t generation = weir_generation(number, WEIR_PLACE_KEY);
         assert_int_equal(weir_key_override_rate(table, 7, generation), 10 * (4 - before));
     }
     assert_int_equal(weir_key_override_drop(table, 1, 0, RIG_START_NS), 1);
