@@ -6,15 +6,15 @@
  *
  *     generation          remembered in                                        how many
  *     1, 2, 3 | n << 3    three records that all limits of a tag share         12, for good
- *     0       | n << 3    a record of the limit's own, when those are full     4, then the oldest goes
+ *     0       | n << 3    a record of the limit's own, when those are full     the last 4
  *     4       | n << 3    the row of the key's own override                    4
  *
  * A tag is what counters have in common: domain, algorithm, window, name.  That rates are shared
  * by tag is why a value may get or lose a number of its own (`overrides`, or a rule for that value)
  * and still be understood: whoever made its state wrote the rate where everybody looks.  Twelve
  * different numbers are many for one domain, algorithm and window; beyond them a value that gets or
- * loses a number keeps the time until it is full, and a fifth change within that time is read at the
- * newest rate.
+ * loses a number keeps the time until it is full, and a fifth change within that time is read at
+ * the newest rate.
  *
  * Threads: any number, in any number of processes, also with different rules loaded.
  * SPDX-License-Identifier: Apache-2.0 */
