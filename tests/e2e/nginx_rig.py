@@ -71,6 +71,12 @@ SERVER = """\
 """
 
 
+def number_in(path):
+    """None while it is made."""
+    text = path.read_text() if path.exists() else ""
+    return int(text) if text.strip() else None
+
+
 class Nginx:
     """nginx with the module.  location, server, http, main: lines for the places of these names; servers: instead of
     the one server that there would be.  {port} and {folder} in them are filled in."""
@@ -150,7 +156,10 @@ class Nginx:
         os.kill(self.master(), number)
 
     def master(self):
-        return self.process.pid if self.process else int((self.folder / "pid").read_text())
+        if self.process:
+            return self.process.pid
+        wait_for(lambda: number_in(self.folder / "pid"), "nginx's number in its file")
+        return number_in(self.folder / "pid")
 
     def workers(self):
         done = subprocess.run(["pgrep", "-P", str(self.master())], capture_output=True, text=True)
