@@ -11,18 +11,25 @@ static struct redis_rig redis;
 static struct link_rig rig;
 static char url[128];
 
-static int start_with(const char *const *args)
+static int start_with(uint32_t deadline_ms)
 {
-    redis_rig_start_with(&redis, args);
+    const struct weir_redis_link_options options = {.url = url, .deadline_ms = deadline_ms};
+    redis_rig_start(&redis);
     snprintf(url, sizeof(url), "unix:%s/socket", redis.folder);
-    link_rig_start(&rig, &(const struct weir_redis_link_options){.url = url});
+    link_rig_start(&rig, &options);
     return 0;
 }
 
 static int start(void **state)
 {
     (void)state;
-    return start_with(NULL);
+    return start_with(LINK_RIG_DEADLINE_MS);
+}
+
+static int start_patient(void **state)
+{
+    (void)state;
+    return start_with(LINK_RIG_PATIENT_MS);
 }
 
 static int stop(void **state)
@@ -337,13 +344,14 @@ static void calls_ask_for_no_memory(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+#define TEST_PATIENTLY(name) cmocka_unit_test_setup_teardown(name, start_patient, stop)
     const struct CMUnitTest tests[] = {
-        TEST(every_call_gets_its_own_reply),
+        TEST_PATIENTLY(every_call_gets_its_own_reply),
         TEST(more_than_the_queue_holds_are_refused_at_once),
-        TEST(nobody_hears_of_what_was_cancelled),
-        TEST(the_script_is_loaded_again_when_it_is_gone),
-        TEST(scripts_are_the_way_where_functions_are_not_to_be_had),
-        TEST(what_redis_says_of_the_command_itself_is_told),
+        TEST_PATIENTLY(nobody_hears_of_what_was_cancelled),
+        TEST_PATIENTLY(the_script_is_loaded_again_when_it_is_gone),
+        TEST_PATIENTLY(scripts_are_the_way_where_functions_are_not_to_be_had),
+        TEST_PATIENTLY(what_redis_says_of_the_command_itself_is_told),
         TEST(without_memory_it_is_away_until_there_is_some),
         TEST(a_replica_is_away_until_it_is_a_master),
         TEST(without_its_replicas_it_is_away),
@@ -355,7 +363,7 @@ int main(void)
         TEST(away_and_late_mean_what_they_say),
         TEST(a_worker_may_leave_with_calls_under_way),
         TEST(a_link_may_leave_before_its_loop),
-        TEST(calls_ask_for_no_memory),
+        TEST_PATIENTLY(calls_ask_for_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

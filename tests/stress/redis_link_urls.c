@@ -177,7 +177,8 @@ static void tls_carries_as_much_as_plain(void **state)
     start_tls(&f, "no");
     struct weir_tls *tls = client_of(&(const struct weir_tls_client_options){.ca_path = f.ca});
     snprintf(url, sizeof(url), "rediss://127.0.0.1:%s", port);
-    link_rig_start(&rig, &(const struct weir_redis_link_options){.url = url, .tls = tls});
+    link_rig_start(&rig, &(const struct weir_redis_link_options){
+                             .url = url, .tls = tls, .deadline_ms = LINK_RIG_PATIENT_MS});
     (void)link_rig_recover(&rig, put_count);
     for (int round = 0; round < 10; round++) {
         (void)link_rig_recover(&rig, put_count);
@@ -224,7 +225,8 @@ static void shards_have_each_key_once(void **state)
                              (const char *const[]){"--port", redis_rig_port(ports[i]), NULL});
     snprintf(url, sizeof(url), "redis-shards://127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s", ports[0],
              ports[1], ports[2]);
-    link_rig_start(&rig, &(const struct weir_redis_link_options){.url = url});
+    link_rig_start(&rig, &(const struct weir_redis_link_options){
+                             .url = url, .deadline_ms = LINK_RIG_PATIENT_MS});
     rig.keys = 3000;
     (void)link_rig_recover(&rig, put_count);
     for (int i = 0; i < SHARDS; i++)
