@@ -214,8 +214,10 @@ static inline uint64_t weir_ask_tag(const void *of, enum weir_ask_tag tag)
 /* The link's on_late(): ctx is the weir_asks. */
 void weir_ask_late(void *ctx, uint64_t tag, int err, const struct weir_redis_answer *answer);
 
-/* Makes of a counter's answer the question that gives its hits back. */
-void weir_ask_make_return(struct weir_redis_counter *counter, uint64_t decided_ns);
+/* Makes of a counter's answer the question that gives its hits back: by their mark, and so only
+ * what is still as they have left it.  (A gift to a bucket or a log may be more than they took:
+ * it was refilled meanwhile, or a later entry goes in place of theirs.) */
+void weir_ask_make_return(struct weir_redis_counter *counter);
 /* Sends a call that gives back; where the store is away, again and again for a while. */
 void weir_ask_return(struct weir_ask_return *sent, void (*finish)(struct weir_ask_return *done));
 /* Sends those that wait.  Now and then. */

@@ -37,34 +37,13 @@ void weir_ask_late(void *ctx, uint64_t tag, int err, const struct weir_redis_ans
     weir_panic("a late call is one of ours", __FILE__, __LINE__);
 }
 
-void weir_ask_make_return(struct weir_redis_counter *counter, uint64_t decided_ns)
+void weir_ask_make_return(struct weir_redis_counter *counter)
 {
-    const struct weir_limit *limit = counter->limit;
     counter->op = WEIR_OP_RELEASE;
     counter->part = WEIR_REDIS_NO_PART;
     counter->ends = true;
     counter->is_rescaled = false;
-    counter->mark = counter->new_mark;
-    switch (weir_redis_kind_of(limit)) {
-    case WEIR_REDIS_WINDOW:
-    case WEIR_REDIS_SLIDE:
-    case WEIR_REDIS_TICK:
-        counter->mark = decided_ns / limit->window_ns;
-        break;
-    case WEIR_REDIS_SUB:
-        counter->mark = (uint64_t)((weir_u128)decided_ns * limit->buckets / limit->window_ns);
-        break;
-    case WEIR_REDIS_BUCKET:
-        if (limit->algorithm == WEIR_TOKEN_BUCKET)
-            counter->op = WEIR_OP_GIVE;
-        break;
-    case WEIR_REDIS_LOG:
-    case WEIR_REDIS_CLOSED:
-        counter->op = WEIR_OP_GIVE;
-        break;
-    case WEIR_REDIS_LEASES:
-        break;
-    }
+    counter->mark = counter->hits_mark;
 }
 
 /* ---- giving back ---- */
@@ -139,7 +118,7 @@ static void collect(struct weir_ask_part *part,
         if (r->owners[i].charge == WEIR_REDIS_STAND_IN || !is_take(counter) ||
             !must_return(part->ask, counter, &r->owners[i]))
             continue;
-        weir_ask_make_return(counter, part->decided_ns);
+        weir_ask_make_return(counter);
         r->owners[kept] = r->owners[i];
         r->counters[kept++] = *counter;
     }

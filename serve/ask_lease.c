@@ -107,6 +107,16 @@ static void wish(struct weir_redis_leaser *leaser, const struct weir_charge *cha
     wish_for(leases_of(leaser), charge->key, 0, counter);
 }
 
+/* Whether leases of a counter are of any use now.  Not if they would come too late, nor while
+ * replicas are away that must know of them: then each asks for itself. */
+static bool is_useful(const struct weir_ask_leases *leases, const struct weir_limit *limit,
+                      struct weir_str name)
+{
+    return leases->trip_ns <= weir_lease_ttl_ns(limit) / 2 &&
+           (weir_ask_lease_is_sure(leases->asks) ||
+            weir_redis_link_replicates(leases->asks->link, name));
+}
+
 bool weir_ask_lease_wishes(const struct weir_ask_part *part)
 {
     struct weir_redis_request *r = &part->ask->request;
@@ -115,7 +125,7 @@ bool weir_ask_lease_wishes(const struct weir_ask_part *part)
         struct weir_redis_counter *counter = &r->counters[i];
         if (counter->op != WEIR_OP_LEASE)
             continue;
-        if (!weir_ask_lease_is_useful(part->ask->asks, counter->key))
+        if (!is_useful(part->ask->asks->leases, counter->limit, counter->key))
             counter->wish.tokens = counter->wish.sure = 0;
         tokens += counter->wish.tokens;
     }
@@ -149,17 +159,13 @@ static bool is_one_lease(const struct weir_ask *ask)
     return ask->request.count == 1 && ask->request.counters[0].op == WEIR_OP_LEASE;
 }
 
-/* Else there is nothing to be had but what each asks for itself. */
-static bool is_useful(const struct weir_ask *ask)
-{
-    return weir_ask_lease_is_useful(ask->asks, ask->request.counters[0].key);
-}
-
 bool weir_ask_lease_parks(struct weir_ask_leases *leases, struct weir_ask *ask)
 {
-    if (!is_one_lease(ask) || !is_useful(ask))
+    if (!is_one_lease(ask))
         return false;
     struct weir_charge *charge = charge_of(ask);
+    if (!is_useful(leases, charge->limit, ask->request.counters[0].key))
+        return false;
     ask->flight = take_off(leases, charge->key);
     struct weir_ask_flight *flight = flight_of(leases, charge->key);
     /* Who waits for another's call may have to wait for one more.  Where calls are slow, the
@@ -209,7 +215,7 @@ void weir_ask_lease_landed(struct weir_ask_leases *leases, struct weir_ask_fligh
             weir_ask_fail(ask);
         } else if (decide(&leases->leaser, charge_of(ask), &is_low)) {
             weir_ask_finish(ask);
-        } else if (!is_useful(ask)) {
+        } else if (!is_useful(leases, charge_of(ask)->limit, ask->request.counters[0].key)) {
             weir_ask_launch(ask);
         } else {
             fly_on(leases, flight, ask);
@@ -304,7 +310,7 @@ static void refill(struct weir_redis_leaser *leaser, const struct weir_charge *c
                    struct weir_str name)
 {
     struct weir_ask_leases *leases = leases_of(leaser);
-    if (!weir_ask_lease_is_useful(leases->asks, name))
+    if (!is_useful(leases, charge->limit, name))
         return;
     struct weir_ask_flight *flight = take_off(leases, charge->key);
     if (flight == NULL)
@@ -376,13 +382,11 @@ void weir_ask_lease_use(struct weir_ask_leases *leases, const struct weir_ask_gr
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTS, 1);
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTED, counter->granted);
     bool is_in_time = weir_lease_add(&at, counter->granted, until_ns, now_ns);
-    if (at.is_dated) /* comes back by its mark only, and so hardly ever: it is left to end */
-        weir_ask_add(leases->asks, WEIR_ASK_COUNT_LEASE_EXPIRED, is_in_time ? 0 : counter->granted);
-    else if (is_in_time)
-        weir_ask_hold(leases->held, key, counter, boot_ns);
-    else
+    if (!is_in_time)
         weir_ask_lease_give_back(leases, key, counter->limit, counter->key, counter->new_mark,
                                  counter->granted);
+    else if (!at.is_dated) /* else who knows by which mark of several: it is left to end */
+        weir_ask_hold(leases->held, key, counter, boot_ns);
 }
 
 static void answered(struct weir_ask_leases *leases, struct weir_ask_grant *grant)

@@ -27,11 +27,6 @@ bool weir_ask_lease_is_sure(const struct weir_asks *asks)
     return asks->shared->settings->store_wait == 0;
 }
 
-bool weir_ask_lease_is_useful(const struct weir_asks *asks, struct weir_str name)
-{
-    return weir_ask_lease_is_sure(asks) || weir_redis_link_replicates(asks->link, name);
-}
-
 /* ---- keeping ---- */
 
 static uint64_t deadline_ns(const struct weir_ask_waits *waits)

@@ -25,9 +25,6 @@ struct weir_ask_waits; /* opaque: of one worker */
 WEIR_MUST_CHECK int weir_ask_waits_new(struct weir_ask_waits **out, struct weir_asks *asks);
 void weir_ask_waits_free(struct weir_ask_waits *waits);
 
-/* Whether leases of a counter are of any use now.  Not while replicas of its server are away. */
-bool weir_ask_lease_is_useful(const struct weir_asks *asks, struct weir_str name);
-
 /* True: nothing need be waited for. */
 bool weir_ask_lease_is_sure(const struct weir_asks *asks);
 /* Keeps a grant until its fate is known; grant->flight, if any, is landed then, and NULL now. */

@@ -170,7 +170,7 @@ void weir_ask_throttle_late(void *ctx, int err, const struct weir_redis_answer *
         weir_ask_block_give(ask->sent.asks, ask);
         return;
     }
-    weir_ask_make_return(&ask->counter, decided_ns);
+    weir_ask_make_return(&ask->counter);
     weir_ask_return(&ask->sent, returned);
 }
 

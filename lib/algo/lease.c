@@ -7,6 +7,9 @@
 /* And of that, where the bucket is full. */
 #define FULL_PART 8
 
+/* Of a log's window, and so of what may pass, if all is leased: see LEAD_US in sliding_log.lua. */
+#define LOG_PART 250
+
 static bool is_bucket(const struct weir_limit *limit)
 {
     return limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval;
@@ -19,9 +22,16 @@ static uint64_t part_ns(const struct weir_limit *limit)
     return is_parted ? limit->window_ns / limit->buckets : limit->window_ns;
 }
 
+bool weir_lease_is_dated(const struct weir_limit *limit)
+{
+    return is_bucket(limit) || limit->algorithm == WEIR_SLIDING_WINDOW_LOG;
+}
+
 uint32_t weir_lease_ttl_ns(const struct weir_limit *limit)
 {
     uint64_t most = is_bucket(limit) ? limit->cap_ns / BUCKET_PART : part_ns(limit);
+    if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG)
+        most = limit->window_ns / LOG_PART;
     return (uint32_t)weir_min(most, WEIR_LEASE_TTL_MAX_NS);
 }
 
@@ -33,12 +43,12 @@ bool weir_lease_suits(const struct weir_limit *limit)
     case WEIR_FIXED_WINDOW: /* once it refuses it does so until its end, whatever is counted */
         break;
     case WEIR_SLIDING_WINDOW_COUNTER:
+    case WEIR_SLIDING_WINDOW_LOG:
         if (limit->count_rejected)
             return false;
         break;
     case WEIR_TOKEN_BUCKET:
         break;
-    case WEIR_SLIDING_WINDOW_LOG:
     case WEIR_LEAKY_BUCKET:
     case WEIR_CONCURRENCY:
         return false;
@@ -50,6 +60,8 @@ uint64_t weir_lease_lasts_ns(const struct weir_limit *limit, uint32_t ttl_ns, ui
 {
     uint64_t part = part_ns(limit);
     weir_is_positive(part);
+    if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG)
+        return ttl_ns;
     return weir_min(ttl_ns, part - now_ns % part);
 }
 

@@ -16,6 +16,14 @@
  *                and all that is leased are then at most B together; whatever passes in an interval
  *                x from a on was leased at a, left at a, or came in x: at most B + floor(L*x/W).
  *
+ *   log          A lease ends at an instant e, and its tokens are entries of e.  When a token is
+ *                spent, its entry is no earlier.  Take those that were spent in any time from x to
+ *                x + W, and of these the one that was taken last, at g, to be spent at a <= x + W.
+ *                The entries of the others are not before x >= a - W >= g - W: all of them counted
+ *                when it was taken, so they are at most L with it.  (An entry of the instant of the
+ *                grant would leave the log while the token may have been spent later.)  An entry
+ *                outstays its token by as long as the lease had left: at most 1/250 of W.
+ *
  * Whoever counts from before it asked, ends its lease no later than the store thinks, whatever the
  * two clocks show.  A lease that is not spent is lost, or given back: never spent twice.
  *
@@ -24,8 +32,8 @@
  * nodes, so that one node's hunger leaves something for the others.
  *
  * Not leased: leaky buckets (a place in a queue is an instant, and cannot wait for its request),
- * concurrency (a slot is one already), logs, sliding counters whose refusals count, and buckets
- * that refill within some 80 ms.
+ * concurrency (a slot is one already), sliding counters and logs whose refusals count, logs of less
+ * than three seconds, and buckets that refill within some 80 ms.
  *
  * Purity: no clock, no malloc, no I/O.  SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ALGO_LEASE_H
@@ -48,6 +56,9 @@ struct weir_lease_wish {
 
 /* Whether tokens of such a limit may be leased at all. */
 bool weir_lease_suits(const struct weir_limit *limit);
+
+/* Whether each lease has an end of its own; else all that are alive are of one window. */
+bool weir_lease_is_dated(const struct weir_limit *limit);
 
 /* For how long, at most; a bucket that is almost full leases for a shorter time, because what would
  * have been refilled meanwhile is lost. */

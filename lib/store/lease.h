@@ -14,8 +14,8 @@
  * ends WEIR_LEASE_MARGIN_NS early, which is more than two clocks drift apart in a second.
  *
  * Leases of a window are added up: all that have not ended are of the same one.  Those of a bucket
- * have each their own end (is_dated), so a key has a second place, and what must share one of the
- * two ends with the first of them.
+ * or a log have each their own end (is_dated), so a key has a second place, and what must share one
+ * of the two ends with the first of them.
  *
  * A refusal is remembered until its wait is over, and trusted for a second: others may give back
  * what they leased, and an operator may raise the limit.
@@ -25,7 +25,7 @@
 #ifndef WEIR_STORE_LEASE_H
 #define WEIR_STORE_LEASE_H
 
-#include "algo/limit.h"
+#include "algo/lease.h"
 
 struct weir_table;
 
@@ -37,7 +37,7 @@ struct weir_lease_at {
     struct weir_table *table;
     uint64_t key;     /* the counter's name in the table */
     uint64_t boot_ns; /* now */
-    bool is_dated;    /* of a bucket: each grant has an end of its own */
+    bool is_dated;    /* of a bucket or a log: each grant has an end of its own */
 };
 
 /* The lease of a counter in the store of this name; key: the counter's name in the table. */
@@ -49,7 +49,7 @@ static inline struct weir_lease_at weir_lease_at(struct weir_table *table, uint6
         .table = table,
         .key = key ^ store,
         .boot_ns = boot_ns,
-        .is_dated = limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval,
+        .is_dated = weir_lease_is_dated(limit),
     };
 }
 

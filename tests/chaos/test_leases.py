@@ -20,6 +20,7 @@ LIMITS = {
     "sub": Limit("sliding_window_counter", 2000, buckets=5),
     "bucket": Limit("token_bucket", 2000, burst=2000),
     "tick": Limit("token_bucket", 2000, burst=3000, refill="interval"),
+    "log": Limit("sliding_window_log", 6000, window_s=3),
     "cold": Limit("fixed_window", 5, LONG_WINDOW_S),
 }
 
@@ -76,7 +77,7 @@ def test_what_is_not_spent_comes_back(store, fleet):
     assert total(fleet, "leases_total") > 0 and total(fleet, "lease_tokens_returned_total") > 0
 
 
-@pytest.mark.parametrize("name", ["slide", "sub", "bucket", "tick"])
+@pytest.mark.parametrize("name", ["slide", "sub", "bucket", "tick", "log"])
 def test_hot_keys_of_every_kind_keep_their_bound(store, fleet, name):
     before = calls(store)
     with fleet.load("grpc", name, rate=quick(9000, 30000), seconds=quick(2.3, 10)) as load:

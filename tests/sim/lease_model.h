@@ -13,6 +13,7 @@
 #include "algo/sliding_counter.h"
 #include "algo/sub_windows.h"
 #include "base/maxima.h"
+#include "lease_model_log.h"
 
 #define MODEL_SLIDE_MAX ((UINT64_C(1) << 40) - 1)
 
@@ -25,8 +26,15 @@ struct lease_model {
     struct weir_tat tat;
     uint64_t cells[WEIR_BUCKETS_MAX + 1];
     bool is_stored;   /* a counter is made by hits that count, and not by being asked */
-    bool is_careless; /* planted: a bucket's lease does not hold back the refill */
+    bool is_careless; /* planted: a lease does not hold back a bucket's refill, and has entries of
+                         the instant of its grant in a log */
+    struct model_log log;
 };
+
+static inline bool model_is_log(const struct lease_model *m)
+{
+    return m->limit.algorithm == WEIR_SLIDING_WINDOW_LOG;
+}
 
 static inline bool model_is_bucket(const struct lease_model *m)
 {
@@ -41,6 +49,7 @@ static inline bool model_is_sub(const struct lease_model *m)
 static inline void model_init(struct lease_model *m, const struct weir_limit *limit)
 {
     *m = (struct lease_model){.limit = *limit};
+    model_log_init(&m->log, &m->limit);
     m->limit.lag_ms = 0;
     for (uint32_t i = 0; i <= WEIR_BUCKETS_MAX; i++)
         m->cells[i] = UINT64_MAX;
@@ -63,6 +72,10 @@ static inline void model_store(struct lease_model *m, struct lease_model before,
 static inline void model_take(struct lease_model *m, uint64_t now_ns, uint64_t hits,
                               struct weir_verdict *v)
 {
+    if (model_is_log(m)) {
+        model_log_take(&m->log, now_ns, hits, v);
+        return;
+    }
     const struct lease_model before = *m;
     if (model_is_bucket(m))
         weir_token_bucket_take(&m->limit, &m->tat, now_ns, hits, v);
@@ -81,6 +94,10 @@ static inline void model_take(struct lease_model *m, uint64_t now_ns, uint64_t h
 static inline void model_give(struct lease_model *m, uint64_t now_ns, uint64_t hits,
                               struct weir_verdict *v)
 {
+    if (model_is_log(m)) {
+        model_log_give(&m->log, now_ns, hits, v);
+        return;
+    }
     const struct lease_model before = *m;
     if (model_is_bucket(m))
         weir_token_bucket_give(&m->limit, &m->tat, now_ns, hits, v);
@@ -96,9 +113,11 @@ static inline void model_give(struct lease_model *m, uint64_t now_ns, uint64_t h
     model_store(m, before, false);
 }
 
-/* The window that counts, or the name of the bucket's state. */
+/* The window that counts, the name of the bucket's state, or the time of the log's newest entry. */
 static inline uint64_t model_mark(const struct lease_model *m)
 {
+    if (model_is_log(m))
+        return model_log_newest(&m->log)->ns;
     if (model_is_bucket(m))
         return weir_leaky_bucket_mark(&m->tat);
     if (m->limit.algorithm == WEIR_TOKEN_BUCKET)
@@ -123,6 +142,8 @@ static inline uint32_t model_lease(struct lease_model *m, uint64_t now_ns, uint6
         return leased;
     }
     uint32_t granted = weir_lease_size(wish, v->remaining);
+    if (model_is_log(m))
+        return model_log_lease(&m->log, now_ns, granted, m->is_careless, v, lasts_ns);
     *lasts_ns =
         m->is_careless ? wish->ttl_ns : weir_lease_lasts_ns(&m->limit, wish->ttl_ns, now_ns);
     if (granted > 0)
@@ -136,6 +157,8 @@ static inline bool model_release(struct lease_model *m, uint64_t now_ns, uint64_
 {
     struct weir_verdict v;
     uint64_t part = m->limit.window_ns / (model_is_sub(m) ? m->limit.buckets : 1);
+    if (model_is_log(m))
+        return model_log_release(&m->log, now_ns, hits, mark);
     if (model_is_bucket(m))
         return weir_leaky_bucket_release(&m->limit, &m->tat, now_ns, hits, mark);
     if (model_mark(m) != mark || now_ns / part > mark)

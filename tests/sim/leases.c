@@ -7,8 +7,8 @@
  *
  * The checker replays what passed, in the order of its instants, through the strict algorithm: each
  * hit must be allowed.  So leases admit nothing that one machine would not have.  That it finds
- * what is wrong is shown with two bugs, planted: leases that are counted from the reply, and
- * buckets that are refilled while their tokens are leased.
+ * what is wrong is shown with three bugs, planted: leases that are counted from the reply, buckets
+ * that are refilled while their tokens are leased, and logs with entries of the grant's instant.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "../stress/store_rig.h"
@@ -149,7 +149,7 @@ static struct weir_lease_at lease_at(const struct sim *s, uint32_t i, uint64_t n
     return (struct weir_lease_at){.table = n->table,
                                   .key = rig_key(5, n->life), /* what the dead held is lost */
                                   .boot_ns = boot_of(n, now_ns),
-                                  .is_dated = model_is_bucket(&s->redis)};
+                                  .is_dated = weir_lease_is_dated(&s->redis.limit)};
 }
 
 static void let_pass(struct sim *s, uint64_t now_ns, uint64_t hits)
@@ -258,6 +258,16 @@ static void at_redis(struct sim *s, struct event *e)
     schedule(s, *e);
 }
 
+static void give_back(struct sim *s, const struct event *e, uint32_t tokens, uint64_t mark)
+{
+    struct event back = *e;
+    back.what = RELEASED;
+    back.at_ns = e->at_ns + latency(s);
+    back.hits = tokens;
+    back.mark = mark;
+    schedule(s, back);
+}
+
 static void reply(struct sim *s, const struct event *e)
 {
     struct node *n = &s->nodes[e->node];
@@ -270,6 +280,8 @@ static void reply(struct sim *s, const struct event *e)
     if (e->granted > 0 && weir_lease_add(&at, e->granted, from_ns + e->lasts_ns, table_ns)) {
         n->mark = e->mark;
         n->seen = 0;
+    } else if (e->granted > 0) {
+        give_back(s, e, e->granted, e->mark);
     }
     if (!e->verdict.allowed && e->verdict.retry_after_ns != WEIR_NEVER) {
         at.boot_ns = e->sent_ns;
@@ -299,11 +311,7 @@ static void look(struct sim *s, const struct event *e)
         n->seen_ns = at.boot_ns;
     } else if (tokens > 0 && !at.is_dated && at.boot_ns - n->seen_ns >= IDLE_NS &&
                weir_lease_collect(&at, tokens) > 0) {
-        next.what = RELEASED;
-        next.at_ns = e->at_ns + latency(s);
-        next.hits = tokens;
-        next.mark = n->mark;
-        schedule(s, next);
+        give_back(s, e, tokens, n->mark);
     }
 }
 
@@ -440,6 +448,8 @@ static const struct weir_limit_spec specs[] = {
     {WEIR_TOKEN_BUCKET, .requests_per_unit = 800, .burst = 800, .window_s = 1, .buckets = 1},
     {WEIR_TOKEN_BUCKET, .requests_per_unit = 997, .burst = 120, .window_s = 1, .buckets = 1},
     {WEIR_TOKEN_BUCKET, 500, 900, .window_s = 1, .buckets = 1, .refill_interval = true},
+    {WEIR_SLIDING_WINDOW_LOG, .requests_per_unit = 900, .window_s = 3, .buckets = 1},
+    {WEIR_SLIDING_WINDOW_LOG, .requests_per_unit = 1000, .window_s = 7, .buckets = 1},
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
@@ -504,9 +514,9 @@ static uint32_t found_in(struct plan plan)
 {
     uint32_t found = 0;
     plan.nodes = 2;
-    plan.rate = 3000;
-    plan.run_ns = 12 * SECOND;
-    plan.latency_ns = 8 * MS;
+    plan.rate = plan.rate > 0 ? plan.rate : 3000;
+    plan.run_ns = plan.run_ns > 0 ? plan.run_ns : 12 * SECOND;
+    plan.latency_ns = plan.latency_ns > 0 ? plan.latency_ns : 8 * MS;
     plan.hits_most = 1;
     for (uint64_t seed = 0; seed < 8; seed++) {
         struct sim *s = run(&plan, seed);
@@ -539,6 +549,22 @@ static void a_bucket_that_refills_what_is_leased_is_found(void **state)
     assert_true(found_in(plan) > 4);
 }
 
+static void a_log_with_entries_of_the_grant_is_found(void **state)
+{
+    (void)state;
+    /* Everybody comes a little before what was leased the last time leaves the log. */
+    struct plan plan = {.spec = specs[9],
+                        .period_ns = 19800 * MS,
+                        .calm_percent = 20,
+                        .run_ns = 300 * SECOND,
+                        .rate = 600,
+                        .latency_ns = MS / 2};
+    plan.spec.window_s = 20;
+    assert_int_equal(found_in(plan), 0);
+    plan.is_careless = true;
+    assert_true(found_in(plan) > 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -546,6 +572,7 @@ int main(void)
         cmocka_unit_test(a_hot_key_is_used_to_the_full),
         cmocka_unit_test(a_lease_that_counts_from_the_reply_is_found),
         cmocka_unit_test(a_bucket_that_refills_what_is_leased_is_found),
+        cmocka_unit_test(a_log_with_entries_of_the_grant_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

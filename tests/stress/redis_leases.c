@@ -18,7 +18,7 @@ struct subject {
     struct lease_model model;
     char name[24];
     uint64_t now_ns;
-    uint64_t mark; /* of its last lease */
+    uint64_t mark; /* of its last lease, or of the last hits */
     uint32_t leased;
     uint32_t round;
 };
@@ -28,7 +28,7 @@ struct asked {
     struct weir_redis_counter counter;
     char name[24];
     uint64_t now_ns;
-    uint64_t mark;
+    uint64_t mark, hits_mark;
     struct weir_verdict verdict;
     bool did;
     uint32_t granted;
@@ -85,6 +85,9 @@ static void ask_model(struct agreement *a, struct subject *s, struct asked *q)
         s->mark = q->mark;
         s->leased = q->granted;
         a->leased++;
+    } else if (c->op == WEIR_OP_TAKE && c->hits > 0 && q->verdict.allowed) {
+        q->hits_mark = s->mark = model_mark(&s->model);
+        s->leased = (uint32_t)weir_min(c->hits, UINT32_MAX);
     }
 }
 
@@ -136,6 +139,8 @@ static void judge(struct agreement *a, struct asked *q)
         agrees = agrees && c->is_charged == q->did;
     else
         agrees = agrees && is_same(&c->verdict, &q->verdict);
+    if (q->hits_mark != 0)
+        agrees = agrees && c->hits_mark == q->hits_mark;
     if (c->op == WEIR_OP_LEASE)
         agrees =
             agrees && c->new_mark == q->mark && (c->granted == 0 || c->lasts_ns == q->lasts_ns);
@@ -206,6 +211,12 @@ static void token_buckets_at_intervals_are_leased_alike(void **state)
     agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET, .refill_interval = true});
 }
 
+static void logs_are_leased_alike(void **state)
+{
+    (void)state;
+    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_LOG});
+}
+
 /* A call may end within a lease.  The script stays in the server between calls, and must not take
  * the next one for a lease, too. */
 static void an_error_ends_the_lease(void **state)
@@ -265,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sub_windows_are_leased_alike, start, stop),
         cmocka_unit_test_setup_teardown(token_buckets_are_leased_alike, start, stop),
         cmocka_unit_test_setup_teardown(token_buckets_at_intervals_are_leased_alike, start, stop),
+        cmocka_unit_test_setup_teardown(logs_are_leased_alike, start, stop),
         cmocka_unit_test_setup_teardown(an_error_ends_the_lease, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

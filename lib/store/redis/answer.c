@@ -280,6 +280,10 @@ static bool answer_log(struct asked *a)
     uint64_t gone_ns = weir_redis_get(at + 13, 7) * 1000 + weir_redis_get(at + 20, 2);
     struct weir_verdict v = {.limit = limit->requests, .before = held, .allowed = true};
     uint64_t after = held;
+    if (a->counter->op == WEIR_OP_RELEASE) { /* how many were there */
+        a->did = held > 0;
+        return true;
+    }
     if (a->counter->op == WEIR_OP_GIVE) {
         after = weir_sat_sub(held, a->hits);
     } else {
@@ -290,12 +294,14 @@ static bool answer_log(struct asked *a)
         }
     }
     v.remaining = weir_sat_sub(limit->requests, after);
-    if (after > 0)
-        v.reset_after_ns = last_ns + limit->window_ns + 1 - a->now_ns;
     if (!v.allowed)
         v.retry_after_ns =
             a->hits > limit->requests ? WEIR_NEVER : gone_ns + limit->window_ns + 1 - a->now_ns;
     a->counter->verdict = v;
+    lease(a);
+    if (after + a->granted > 0)
+        a->counter->verdict.reset_after_ns = last_ns + limit->window_ns + 1 - a->now_ns;
+    a->counter->new_mark = last_ns; /* of what was leased */
     return true;
 }
 
@@ -334,6 +340,12 @@ static bool has_mark(const struct weir_redis_counter *c)
            (c->op == WEIR_OP_TAKE && is_held && c->is_charged && c->hits > 0);
 }
 
+/* What a lease has done to a bucket, or to the end of a log, stands before its hits. */
+static bool are_hits_covered(const struct weir_redis_counter *c)
+{
+    return c->granted > 0 && weir_lease_is_dated(c->limit);
+}
+
 static bool is_uncut(const struct weir_limit *limit)
 {
     return limit->count_rejected && weir_redis_kind_of(limit) == WEIR_REDIS_BUCKET;
@@ -356,7 +368,7 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
     counter->is_charged = said & WEIR_REDIS_CHARGED;
     counter->is_stale = said & WEIR_REDIS_STALE;
     counter->is_rescaled = false;
-    counter->new_mark = 0;
+    counter->new_mark = counter->hits_mark = 0;
     counter->verdict = (struct weir_verdict){0};
     counter->granted = 0;
     counter->lasts_ns = 0;
@@ -370,6 +382,7 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
         granted != a.granted)
         return WEIR_ERR_STORE;
     counter->granted = granted;
+    counter->hits_mark = are_hits_covered(counter) ? 0 : counter->new_mark;
     if (!has_mark(counter))
         counter->new_mark = 0;
     return 0;

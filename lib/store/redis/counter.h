@@ -59,6 +59,7 @@ struct weir_redis_counter {
     bool is_stale;   /* nothing was decided, for all limits of its rule: ask again */
     bool is_charged; /* the hits were taken; release, renew, add: there was something */
     uint64_t new_mark;
+    uint64_t hits_mark; /* take, lease: what its hits can be released by; 0: nothing does */
     struct weir_verdict verdict; /* take, lease, look, give */
     uint32_t granted;            /* lease: so many tokens; new_mark is to release them by */
     uint64_t lasts_ns;           /* for so long after the decision */

@@ -112,6 +112,10 @@ size_t weir_redis_record_write(const struct weir_redis_counter *c,
         at = weir_redis_put(at, limit->buckets, 1);
     if (kind == WEIR_REDIS_TICK)
         at = weir_redis_put(at, limit->burst, 4);
+    if (kind == WEIR_REDIS_LOG && c->op == WEIR_OP_RELEASE) {
+        at = weir_redis_put(at, c->mark / 1000, 7);
+        at = weir_redis_put(at, c->mark % 1000, 2);
+    }
     if (kind == WEIR_REDIS_LEASES || names_window(c, kind))
         at = weir_redis_put(at, c->mark, 6);
     return (size_t)(at - out);
