@@ -16,14 +16,12 @@
 
 /* ---- told ---- */
 
-/* The counter of a charge, and when it was decided; NULL: it is not known any more. */
-static const struct weir_redis_counter *counter_of(const struct weir_ask *ask, uint32_t charge,
-                                                   uint64_t *decided_ns)
+/* The counter of a charge; NULL: it is not known any more. */
+static const struct weir_redis_counter *counter_of(const struct weir_ask *ask, uint32_t charge)
 {
     const struct weir_redis_request *r = &ask->request;
     for (uint32_t i = 0; i < ask->part_count; i++) {
         const struct weir_ask_part *part = &ask->parts[i];
-        *decided_ns = part->decided_ns;
         for (uint32_t k = part->from; k < part->from + part->size && part->tries == 0; k++) {
             if (r->owners[k].charge == charge && !r->owners[k].is_compat)
                 return &r->counters[k];
@@ -36,13 +34,14 @@ static const struct weir_redis_counter *counter_of(const struct weir_ask *ask, u
 static bool tell_place(const struct weir_ask *ask, const struct weir_charge *charge,
                        struct weir_place *place, struct weir_buf *names)
 {
-    uint64_t decided_ns;
     const struct weir_redis_counter *counter =
-        counter_of(ask, (uint32_t)(charge - ask->request.charges), &decided_ns);
+        counter_of(ask, (uint32_t)(charge - ask->request.charges));
     if (counter == NULL)
         return false;
     struct weir_redis_counter back = *counter;
-    weir_ask_make_return(&back, decided_ns);
+    weir_ask_make_return(&back);
+    if (back.limit->algorithm == WEIR_TOKEN_BUCKET && !back.limit->refill_interval)
+        back.op = WEIR_OP_GIVE; /* as the table does: who passed may come back any time later */
     place->mark = back.mark;
     weir_desk_put_away(names, (uint8_t)back.op, back.key);
     return true;
