@@ -6,8 +6,8 @@
  * What has grown since the last time is sent every statsd_interval: over UDP, many lines to a
  * datagram, or over TCP, where a server that is away or slow finds a bounded number of lines when
  * it comes back.  Times are sent as a mean for each power of two, with the rate of a sample that
- * stands for all of them: some lines, and not one for each call.  What is lost is lost.  Counts of rules are the table's: where several services
- * share one, let one of them send.
+ * stands for all of them: some lines, and not one for each call.  What is lost is lost.  Counts of
+ * rules are the table's: where several services share one, let one of them send.
  *
  * Threads: the loop's that sends; init and fini while no loop runs.
  * SPDX-License-Identifier: Apache-2.0 */
