@@ -317,7 +317,7 @@ static void additions_agree(void **state)
     (void)state;
     const struct weir_table_geometry geometry = {.file_bytes = UINT64_C(64) << 20};
     const struct weir_limit_spec spec = {
-        .algorithm = WEIR_SLIDING_WINDOW_COUNTER, .requests_per_unit = 50, .window_s = 10};
+        .algorithm = WEIR_SLIDING_WINDOW_COUNTER, .requests_per_unit = 20, .window_s = 10};
     static struct agreement a;
     uint32_t added[3] = {0};
     a = (struct agreement){.random = rig_seed(), .table = rig_open(NULL, &geometry)};
