@@ -23,7 +23,7 @@ struct weir_redis_gossip {
     struct weir_str name; /* of the counter; at most WEIR_TALLY_NAME_MAX bytes */
     uint64_t index;       /* of the window */
     bool looks_back;      /* the window before is asked for, too */
-    bool is_of_site;      /* what a whole site says, in a hash of its own: the store may be the same */
+    bool is_of_site;      /* said of a whole site: another hash, for the store may be the same */
     uint64_t id, hits;    /* who, and how many */
     uint64_t most;        /* may pass in a window, over all nodes */
     uint64_t keep_ms;     /* for how long this is of use */
