@@ -249,6 +249,23 @@ static bool goes_on(struct weir_redis_line *line, struct weir_redis_ask *ask, in
     return true;
 }
 
+/* For the log: Redis's words, unless ours say better what helps. */
+static struct weir_str explain(const struct weir_redis_line *line, struct weir_str words)
+{
+    bool is_moved = weir_redis_cure_of(weir_redis_error_of(words)) == WEIR_REDIS_CURE_REDIRECT;
+    if (is_moved && line->server->link->url.topology != WEIR_REDIS_CLUSTER)
+        return WEIR_STR("it is part of a Cluster: name it redis-cluster://");
+    return words;
+}
+
+static void complain(const struct weir_redis_line *line, const struct owed *owed,
+                     struct weir_str words)
+{
+    bool is_own = owed->ask != NULL && owed->ask->is_own; /* which the finder tells of */
+    if (!is_own && weir_redis_cure_of(weir_redis_error_of(words)) == WEIR_REDIS_CURE_GIVE_UP)
+        weir_redis_complain(line->server, owed->ask != NULL ? owed->ask->key : WEIR_STR(""), words);
+}
+
 static void on_complaint(struct weir_redis_line *line, const struct owed *owed,
                          struct weir_str words, const struct weir_redis_answer *answer)
 {
@@ -256,15 +273,15 @@ static void on_complaint(struct weir_redis_line *line, const struct owed *owed,
     int err = judge(line, owed, words);
     if (goes_on(line, owed->ask, err, words))
         return;
-    if (weir_redis_cure_of(weir_redis_error_of(words)) == WEIR_REDIS_CURE_GIVE_UP)
-        weir_redis_complain(line->server, owed->ask != NULL ? owed->ask->key : WEIR_STR(""), words);
+    complain(line, owed, words);
     if (err == 0)
         err = WEIR_ERR_STORE_AWAY;
     if (err == WEIR_ERR_STORE_AWAY)
         answer = NULL;
     if (err == WEIR_ERR_STORE_AWAY && !owed->is_late) {
         char why[WHY_MAX];
-        snprintf(why, sizeof(why), "%.*s", WEIR_STR_ARG(words));
+        struct weir_str said = explain(line, words);
+        snprintf(why, sizeof(why), "%.*s", WEIR_STR_ARG(said));
         weir_redis_server_fail(line->server, why);
     }
     if (owed->ask != NULL)

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from redis_rig import Server
+from redis_topologies import CALM_MS, Cluster
 from service import ROOT, Service, wait_until
 from test_serve_redis import ALL, KINDS, PATIENT, RULES, ask_json, told
 
@@ -81,6 +82,26 @@ def test_the_page_names_all_that_a_user_needs(tmp_path, store):
             assert {kind: admitted(weir, kind, value) for kind in KINDS} == dict.fromkeys(KINDS, 20)
             assert complaints(weir) == [] and told(weir)["fallback_local_total"] == 0
             assert not any(line["event"] == "store_away" for line in weir.events())
+
+
+# ---- which is another kind of store ----
+
+def test_a_server_of_a_cluster_that_is_not_called_one_says_so(tmp_path):
+    with Cluster(tmp_path / "cluster", replicas=False, timeout_ms=CALM_MS) as cluster, serve(tmp_path, cluster.masters[0]) as weir:
+        for value in "abcdef":                                  # some of them are elsewhere
+            admitted(weir, "fixed", value)
+        weir.wait_for("store_away")
+        reasons = {line["reason"] for line in weir.events() if line["event"] == "store_away"}
+        assert reasons == {"it is part of a Cluster: name it redis-cluster://"}
+
+
+def test_a_cluster_that_is_none_says_so_once(tmp_path, store):
+    url = store.url.replace("redis:", "redis-cluster:")
+    with Service(tmp_path, RULES, flags=("--store", url, *PATIENT), listeners=ALL) as weir:
+        weir.wait_for("store_unknown")
+        assert admitted(weir, "fixed", "a") == 20
+        lines = [line for line in weir.events() if line["event"].startswith("store_")]
+        assert [line["reason"] for line in lines] == ["ERR This instance has cluster support disabled"]
 
 
 # ---- what is not ours ----
