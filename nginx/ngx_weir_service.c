@@ -6,11 +6,12 @@
  * where the service cannot be asked, libweir decides without it.
  *
  *     gone --connect--> greeting --> open --closed, or silent for too long--> gone
- *       ^---- 50 ms, and twice as long each time, up to a second ---------------|
+ *       ^---- at once, after 50 ms, and twice as long each time, up to a second |
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_weir.h"
 
+#define PAUSE_FIRST_MS 1 /* a successor may listen already */
 #define PAUSE_MIN_MS 50
 #define PAUSE_MAX_MS 1000
 #define READ_LEN 16384
@@ -49,7 +50,7 @@ static void note_open(ngx_weir_service_t *service)
         return;
     ngx_uint_t level = service->is_told ? NGX_LOG_NOTICE : NGX_LOG_INFO;
     service->is_open = 1;
-    service->pause = 0;
+    service->pause = PAUSE_FIRST_MS;
     ngx_log_error(level, service->again.log, 0, "weir: the service at %V answers",
                   &service->main->service_name);
     service->is_told = 0;
@@ -66,8 +67,8 @@ static void try_again(ngx_weir_service_t *service)
 {
     if (ngx_exiting || ngx_quit || ngx_terminate)
         return;
-    service->pause = service->pause == 0 ? PAUSE_MIN_MS : ngx_min(2 * service->pause, PAUSE_MAX_MS);
     ngx_add_timer(&service->again, service->pause);
+    service->pause = ngx_max(PAUSE_MIN_MS, ngx_min(2 * service->pause, PAUSE_MAX_MS));
 }
 
 static void hang_up(ngx_weir_service_t *service)
@@ -139,6 +140,7 @@ static void on_read(ngx_event_t *ev)
     }
     if (service->deadline.timer_set && !weir_desk_is_waited_for(service->desk))
         ngx_del_timer(&service->deadline);
+    ngx_weir_service_kick(service->main); /* what it brought may be answered */
     if (ngx_handle_read_event(ev, 0) != NGX_OK)
         lose(service, "cannot be heard");
 }
@@ -246,6 +248,7 @@ ngx_int_t ngx_weir_service_open(ngx_weir_main_conf_t *main)
     init_event(&service->deadline, on_deadline, service);
     init_event(&service->again, on_again, service);
     service->again.cancelable = 1;
+    service->pause = PAUSE_FIRST_MS;
     worker->service = service;
     connect_to(service);
     return NGX_OK;

@@ -65,11 +65,18 @@ void weir_ask_let_go(struct weir_ask *ask, bool is_forfeit);
 /* ---- for who decides in other processes, on the same table (front_desk.c) ---- */
 
 struct weir_desk_place; /* proto/desk.h */
+struct weir_desk_spent;
 
 /* What leases in the table are named by, beside their counters. */
 uint64_t weir_ask_store_name(const struct weir_asks *asks);
 /* More tokens are needed of a request's counters; nobody waits for them. */
 void weir_ask_refill(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns);
+
+/* A request has passed elsewhere, while nobody was here to be asked: the store is told. */
+void weir_ask_owed(struct weir_asks *asks, const struct weir_request *request, uint32_t times,
+                   uint64_t since_ns);
+/* So much was decided elsewhere by leases. */
+void weir_ask_spent(struct weir_asks *asks, const struct weir_desk_spent *spent);
 
 /* From within done(): fills in the tickets of what the store has charged.  names: memory for what
  * it knows them by. */

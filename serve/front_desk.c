@@ -229,6 +229,25 @@ static int renew(struct desk *desk, const struct weir_desk_frame *frame)
     return 0;
 }
 
+static int owe(struct desk *desk, const struct weir_desk_frame *frame)
+{
+    struct weir_request request;
+    struct weir_desk_owed owed;
+    int err = weir_desk_read_owe(frame->body, &desk->room, &owed, &request);
+    if (err == 0 && desk->worker->asks != NULL)
+        weir_ask_owed(desk->worker->asks, &request, owed.times, owed.since_ns);
+    return err;
+}
+
+static int spent(struct desk *desk, const struct weir_desk_frame *frame)
+{
+    struct weir_desk_spent told;
+    int err = weir_desk_read_spent(frame->body, &told);
+    if (err == 0 && desk->worker->asks != NULL)
+        weir_ask_spent(desk->worker->asks, &told);
+    return err;
+}
+
 static int obey(struct desk *desk, const struct weir_desk_frame *frame)
 {
     if (frame->kind != WEIR_DESK_HELLO && !desk->has_greeted)
@@ -244,6 +263,10 @@ static int obey(struct desk *desk, const struct weir_desk_frame *frame)
         return give(desk, frame);
     case WEIR_DESK_RENEW:
         return renew(desk, frame);
+    case WEIR_DESK_OWE:
+        return owe(desk, frame);
+    case WEIR_DESK_SPENT:
+        return spent(desk, frame);
     case WEIR_DESK_WELCOME:
     case WEIR_DESK_DECISION:
     case WEIR_DESK_FAULT:

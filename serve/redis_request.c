@@ -75,7 +75,7 @@ static bool is_compat(const struct planning *p, const struct weir_item *item)
 {
     const struct weir_limit *limit = item->charges[0].limit;
     return p->planner->is_compat && !p->r->is_atomic && item->charge_count == 1 &&
-           limit->algorithm == WEIR_FIXED_WINDOW && limit->count_rejected;
+           limit->algorithm == WEIR_FIXED_WINDOW && limit->count_rejected && limit->count_if == 0;
 }
 
 static bool may_lease(const struct planning *p, const struct weir_item *item)

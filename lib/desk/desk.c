@@ -12,8 +12,9 @@
 
 #define TIMEOUT_MS 100u
 #define PENDING_MAX 1024u
-#define OUT_MAX (4u << 20) /* bytes that wait to be sent */
-#define BOARD 4096u        /* counters of which is known what is left; a power of 2 */
+#define OUT_MAX (4u << 20)  /* bytes that wait to be sent */
+#define OWED_MAX (1u << 20) /* bytes of what passes while nobody is there */
+#define BOARD 4096u         /* counters of which is known what is left; a power of 2 */
 #define NS_PER_MS UINT64_C(1000000)
 
 /* ---- who waits ---- */
@@ -166,6 +167,7 @@ static int on_welcome(struct weir_desk *desk, const struct weir_desk_frame *fram
     desk->welcome.nodes = (uint32_t)weir_max(welcome.nodes, 1);
     desk->state = WEIR_DESK_OPEN;
     desk->is_suspect = false;
+    weir_desk_pay(desk);
     return 0;
 }
 
@@ -188,6 +190,8 @@ static int on_frame(struct weir_desk *desk, const struct weir_desk_frame *frame,
     case WEIR_DESK_REFILL:
     case WEIR_DESK_GIVE:
     case WEIR_DESK_RENEW:
+    case WEIR_DESK_OWE:
+    case WEIR_DESK_SPENT:
         break;
     }
     return WEIR_ERR_INVALID;
@@ -321,6 +325,7 @@ int weir_desk_new(struct weir_desk **out, struct weir_session *s,
     desk->welcome.on_error = WEIR_STORE_ERROR_LOCAL;
     weir_buf_init(&desk->in, 2 * WEIR_DESK_FRAME_MAX);
     weir_buf_init(&desk->out, OUT_MAX);
+    weir_buf_init(&desk->owed, OWED_MAX);
     desk->entries = calloc(desk->entry_count, sizeof(*desk->entries));
     if (desk->entries == NULL || weir_lease_board_new(&desk->board, BOARD) != 0) {
         weir_desk_free(desk);
@@ -342,6 +347,7 @@ void weir_desk_free(struct weir_desk *desk)
         return;
     weir_buf_fini(&desk->in);
     weir_buf_fini(&desk->out);
+    weir_buf_fini(&desk->owed);
     weir_lease_board_free(desk->board);
     free(desk->entries);
     free(desk);

@@ -9,6 +9,7 @@
  *
  *     desk.c          the connection: what is to be sent, what came, who waits and how long
  *     desk_check.c    a request, decided here or asked
+ *     desk_owe.c      what passed without the service, told when it is back
  *     desk_ticket.c   what is given back
  *
  * A request is asked for as a whole, its parts of this host included: the service counts those in
@@ -53,6 +54,14 @@ struct weir_desk_entry {
                                               free */
 };
 
+#define WEIR_DESK_DEBTS 1024u
+
+/* Where a frame of `owed` begins. */
+struct weir_desk_debt {
+    uint64_t hash;
+    size_t at;
+};
+
 struct weir_desk {
     struct weir_session *session;
     uint64_t timeout_ns;
@@ -62,7 +71,12 @@ struct weir_desk {
     struct weir_desk_welcome welcome; /* the last one; version 0: there was none yet */
     uint64_t heard_ns;                /* when the last came, by the caller's clock */
     struct weir_buf in, out;
-    size_t out_sent; /* bytes of out that have left */
+    struct weir_buf owed; /* frames */
+    struct weir_desk_debt debts[WEIR_DESK_DEBTS];
+    struct weir_desk_spent spent;                        /* not yet told */
+    uint64_t spent_ns;                                   /* when it was told last */
+    struct weir_descriptor passed[WEIR_DESCRIPTORS_MAX]; /* of who is decided now */
+    size_t out_sent;                                     /* bytes of out that have left */
     struct weir_desk_entry *entries;
     uint32_t entry_count;
     struct weir_desk_entry *free, *first, *last;
@@ -79,6 +93,10 @@ struct weir_desk_entry *weir_desk_enter(struct weir_desk *desk, enum weir_desk_f
                                         uint64_t now_ns);
 uint64_t weir_desk_id(const struct weir_desk_entry *entry);
 void weir_desk_leave(struct weir_desk_entry *entry);
+
+/* desk_owe.c: a request has passed without the service; the service is there again. */
+void weir_desk_owe(struct weir_desk *desk, const struct weir_request *request, uint64_t now_ns);
+void weir_desk_pay(struct weir_desk *desk);
 
 /* desk_ticket.c: gives back all that a decision has taken. */
 void weir_desk_release_all(struct weir_desk *desk, const struct weir_decision *decision,

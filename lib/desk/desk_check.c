@@ -53,10 +53,22 @@ static bool has_leases(const struct deciding *d, uint32_t *count)
     return true;
 }
 
+/* Now and then the service is told what is spent without it, for its metrics. */
+static void tell_spent(struct weir_desk *desk, uint64_t now_ns)
+{
+    bool is_any = desk->spent.leased + desk->spent.refused > 0;
+    if (!is_any || now_ns - desk->spent_ns < WEIR_NS_PER_S ||
+        !weir_desk_put_spent(&desk->out, &desk->spent))
+        return;
+    desk->spent = (struct weir_desk_spent){0};
+    desk->spent_ns = now_ns;
+}
+
 /* More should be leased: the service is told, and nobody waits. */
 static void ask_for_more(const struct deciding *d, uint32_t i)
 {
     struct weir_request one = *d->request;
+    tell_spent(d->desk, d->now_ns);
     one.descriptors += i;
     one.descriptor_count = 1;
     (void)weir_desk_put_check(&d->desk->out, WEIR_DESK_REFILL, 0, &one); /* or it will be asked */
@@ -74,6 +86,9 @@ static bool take_lease(const struct deciding *d, uint32_t i)
                                                charge->hits, &taken, at.boot_ns);
     charge->is_taken = charge->verdict.allowed;
     charge->mark = 0;
+    d->desk->spent.leased += charge->is_taken;
+    d->desk->spent.tokens += charge->is_taken ? charge->hits : 0;
+    d->desk->spent.refused += !charge->is_taken;
     if (taken.is_low)
         ask_for_more(d, i);
     return true;
@@ -145,6 +160,8 @@ static int ask(const struct deciding *d, struct weir_desk_waiter *waiter)
         weir_desk_is_there(desk) ? weir_desk_enter(desk, WEIR_DESK_WAITS, d->now_ns) : NULL;
     if (entry == NULL)
         return 0;
+    if (desk->state == WEIR_DESK_OPEN)
+        tell_spent(desk, d->now_ns);
     if (!weir_desk_put_check(&desk->out, WEIR_DESK_CHECK, weir_desk_id(entry), d->request)) {
         weir_desk_leave(entry);
         return 0;
@@ -157,6 +174,22 @@ static int ask(const struct deciding *d, struct weir_desk_waiter *waiter)
 }
 
 /* ---- alone ---- */
+
+/* What has passed is owed to the store; requests: of the limits that are its to count, or 0. */
+static void note_passed(const struct deciding *d, const uint32_t *requests)
+{
+    struct weir_request passed = *d->request;
+    passed.descriptors = d->desk->passed;
+    passed.descriptor_count = 0;
+    for (uint32_t i = 0; i < d->plan->item_count; i++) {
+        const struct weir_status *status = &d->out->statuses[i];
+        bool is_refused = status->code != WEIR_CODE_OK || status->is_shadow ||
+                          (d->plan->is_atomic && d->out->overall != WEIR_CODE_OK);
+        if (requests[i] > 0 && !is_refused && !d->plan->items[i].is_refund)
+            d->desk->passed[passed.descriptor_count++] = d->request->descriptors[i];
+    }
+    weir_desk_owe(d->desk, &passed, d->now_ns);
+}
 
 static void decide_alone(const struct deciding *d)
 {
@@ -184,6 +217,7 @@ static void decide_alone(const struct deciding *d)
             weir_alone_call_back(&d->plan->items[i]);
     }
     conclude(d);
+    note_passed(d, requests);
     d->desk->counts.alone++;
 }
 

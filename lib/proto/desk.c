@@ -103,7 +103,7 @@ int weir_desk_next(struct weir_str *in, struct weir_desk_frame *out)
     uint64_t len = get(&r, 4), kind = get(&r, 4);
     out->id = get(&r, 8);
     if (len < HEAD_LEN || len > WEIR_DESK_FRAME_MAX || kind < WEIR_DESK_HELLO ||
-        kind > WEIR_DESK_RENEWED)
+        kind > WEIR_DESK_SPENT)
         return WEIR_ERR_INVALID;
     if (len > in->len)
         return 0;
@@ -183,15 +183,20 @@ static void put_descriptor(struct weir_buf *out, const struct weir_descriptor *d
     }
 }
 
-bool weir_desk_put_check(struct weir_buf *out, enum weir_desk_kind kind, uint64_t id,
-                         const struct weir_request *request)
+static void put_request(struct weir_buf *out, const struct weir_request *request)
 {
-    size_t from = begin_frame(out, kind, id);
     put_text(out, request->domain);
     put(out, request->hits_addend, 4);
     put(out, request->descriptor_count, 1);
     for (uint32_t i = 0; i < request->descriptor_count; i++)
         put_descriptor(out, &request->descriptors[i]);
+}
+
+bool weir_desk_put_check(struct weir_buf *out, enum weir_desk_kind kind, uint64_t id,
+                         const struct weir_request *request)
+{
+    size_t from = begin_frame(out, kind, id);
+    put_request(out, request);
     return end_frame(out, from);
 }
 
@@ -217,18 +222,74 @@ static void get_descriptor(struct reader *r, struct weir_descriptor *d,
     }
 }
 
+static void get_request(struct reader *r, struct weir_desk_room *room, struct weir_request *out)
+{
+    struct weir_entry *entries = room->entries;
+    *out = (struct weir_request){.domain = get_text(r), .descriptors = room->descriptors};
+    out->hits_addend = (uint32_t)get(r, 4);
+    out->descriptor_count = (uint32_t)get_at_most(r, 1, WEIR_DESCRIPTORS_MAX);
+    for (uint32_t i = 0; i < out->descriptor_count; i++) {
+        get_descriptor(r, &room->descriptors[i], &room->overrides[i], entries);
+        entries += room->descriptors[i].entry_count;
+    }
+}
+
 int weir_desk_read_check(struct weir_str body, struct weir_desk_room *room,
                          struct weir_request *out)
 {
     struct reader r = {.left = body};
-    struct weir_entry *entries = room->entries;
-    *out = (struct weir_request){.domain = get_text(&r), .descriptors = room->descriptors};
-    out->hits_addend = (uint32_t)get(&r, 4);
-    out->descriptor_count = (uint32_t)get_at_most(&r, 1, WEIR_DESCRIPTORS_MAX);
-    for (uint32_t i = 0; i < out->descriptor_count; i++) {
-        get_descriptor(&r, &room->descriptors[i], &room->overrides[i], entries);
-        entries += room->descriptors[i].entry_count;
-    }
+    get_request(&r, room, out);
+    return end(&r);
+}
+
+/* ---- what was decided without asking ---- */
+
+bool weir_desk_put_owe(struct weir_buf *out, const struct weir_desk_owed *owed,
+                       const struct weir_request *request)
+{
+    size_t from = begin_frame(out, WEIR_DESK_OWE, 0);
+    put(out, owed->times, 4);
+    put(out, owed->since_ns, 8);
+    put_request(out, request);
+    return end_frame(out, from);
+}
+
+int weir_desk_read_owe(struct weir_str body, struct weir_desk_room *room,
+                       struct weir_desk_owed *owed, struct weir_request *request)
+{
+    struct reader r = {.left = body};
+    owed->times = (uint32_t)get(&r, 4);
+    owed->since_ns = get(&r, 8);
+    get_request(&r, room, request);
+    return end(&r);
+}
+
+void weir_desk_owe_again(char *frame, uint64_t since_ns)
+{
+    struct reader r = {.left = {.ptr = frame + HEAD_LEN, .len = 4}};
+    uint64_t times = get(&r, 4);
+    times += times < UINT32_MAX;
+    for (unsigned i = 0; i < 4; i++)
+        frame[HEAD_LEN + i] = (char)(uint8_t)(times >> (8 * i));
+    for (unsigned i = 0; i < 8; i++)
+        frame[HEAD_LEN + 4 + i] = (char)(uint8_t)(since_ns >> (8 * i));
+}
+
+bool weir_desk_put_spent(struct weir_buf *out, const struct weir_desk_spent *spent)
+{
+    size_t from = begin_frame(out, WEIR_DESK_SPENT, 0);
+    put(out, spent->leased, 8);
+    put(out, spent->tokens, 8);
+    put(out, spent->refused, 8);
+    return end_frame(out, from);
+}
+
+int weir_desk_read_spent(struct weir_str body, struct weir_desk_spent *out)
+{
+    struct reader r = {.left = body};
+    out->leased = get(&r, 8);
+    out->tokens = get(&r, 8);
+    out->refused = get(&r, 8);
     return end(&r);
 }
 

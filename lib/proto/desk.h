@@ -1,13 +1,14 @@
 /* desk.h - what is said between `weir serve` and a process on the same host that decides by itself
  * what it can, and asks for the rest: nginx with our module (weir.h, struct weir_desk).
  *
- *     asks:     HELLO  CHECK CHECK REFILL CHECK ... GIVE RENEW
+ *     asks:     HELLO  OWE CHECK CHECK REFILL CHECK ... SPENT GIVE RENEW
  *     service:  WELCOME      DECISION  DECISION FAULT ...   RENEWED
  *
  * A frame is | bytes 4 | kind 1 | 0 3 | id 8 | body |, numbers with the least significant byte
  * first, texts behind their length in 2 bytes.  `bytes` counts the whole frame.  Answers bear the
- * id of their question and come in any order; REFILL and GIVE have none.  Who meets a frame that
- * it does not understand closes the connection: both sides are of one version, or do not talk.
+ * id of their question and come in any order; OWE, REFILL, SPENT and GIVE have none.  Who meets a
+ * frame that it does not understand closes the connection: both sides are of one version, or do
+ * not talk.
  *
  * The bodies are what the structs below have, in their order.
  *
@@ -34,6 +35,8 @@ enum weir_desk_kind {
     WEIR_DESK_GIVE = 7, /* a place of a ticket comes back */
     WEIR_DESK_RENEW = 8,
     WEIR_DESK_RENEWED = 9,
+    WEIR_DESK_OWE = 10, /* a request that passed while nobody was there, so and so often */
+    WEIR_DESK_SPENT = 11,
 };
 
 struct weir_desk_frame {
@@ -59,6 +62,16 @@ struct weir_desk_welcome {
     uint64_t store;   /* what their names are mixed with */
     uint32_t nodes;   /* that share the store */
     uint8_t on_error; /* enum weir_on_store_error, of rules that do not say */
+};
+
+struct weir_desk_owed {
+    uint32_t times;
+    uint64_t since_ns; /* when it passed last, by the table's clock */
+};
+
+/* What was decided by tokens, and by refusals that are remembered, since this was said last. */
+struct weir_desk_spent {
+    uint64_t leased, tokens, refused; /* descriptors, but for the tokens */
 };
 
 /* What a store knows a place of a ticket by. */
@@ -88,6 +101,12 @@ bool weir_desk_put_hello(struct weir_buf *out, const struct weir_desk_hello *hel
 bool weir_desk_put_welcome(struct weir_buf *out, const struct weir_desk_welcome *welcome);
 bool weir_desk_put_check(struct weir_buf *out, enum weir_desk_kind kind, uint64_t id,
                          const struct weir_request *request);
+bool weir_desk_put_owe(struct weir_buf *out, const struct weir_desk_owed *owed,
+                       const struct weir_request *request);
+#define WEIR_DESK_OWE_SKIPPED 28u /* bytes of its frame before the request */
+/* It has passed again, at since_ns: frame is one that put_owe() wrote. */
+void weir_desk_owe_again(char *frame, uint64_t since_ns);
+bool weir_desk_put_spent(struct weir_buf *out, const struct weir_desk_spent *spent);
 bool weir_desk_put_decision(struct weir_buf *out, uint64_t id, uint32_t nodes,
                             const struct weir_decision *decision);
 bool weir_desk_put_fault(struct weir_buf *out, uint64_t id, int err);
@@ -101,6 +120,9 @@ WEIR_MUST_CHECK int weir_desk_read_hello(struct weir_str body, struct weir_desk_
 WEIR_MUST_CHECK int weir_desk_read_welcome(struct weir_str body, struct weir_desk_welcome *out);
 WEIR_MUST_CHECK int weir_desk_read_check(struct weir_str body, struct weir_desk_room *room,
                                          struct weir_request *out);
+WEIR_MUST_CHECK int weir_desk_read_owe(struct weir_str body, struct weir_desk_room *room,
+                                       struct weir_desk_owed *owed, struct weir_request *request);
+WEIR_MUST_CHECK int weir_desk_read_spent(struct weir_str body, struct weir_desk_spent *out);
 WEIR_MUST_CHECK int weir_desk_read_decision(struct weir_str body, struct weir_desk_told *out);
 WEIR_MUST_CHECK int weir_desk_read_fault(struct weir_str body, int *err);
 WEIR_MUST_CHECK int weir_desk_read_place(struct weir_str body, struct weir_desk_place *out);

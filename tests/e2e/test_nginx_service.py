@@ -263,8 +263,13 @@ descriptors:
   - {key: local, rate_limit: {unit: day, requests_per_unit: 3}}
   - {key: open, rate_limit: {unit: day, requests_per_unit: 3, on_store_error: open}}
   - {key: closed, rate_limit: {unit: day, requests_per_unit: 3, on_store_error: closed}}
+  - {key: many, rate_limit: {unit: day, requests_per_unit: 100, algorithm: sliding_window_log}}
 """
-BY_POLICY = places("local", "open", "closed")
+BY_POLICY = places("local", "open", "closed", "many")
+
+
+def remains(host, kind):
+    return host.ask(f"/{kind}?hits=0").headers["X-Ratelimit-Remaining"]
 
 
 def check_policies(host):
@@ -277,15 +282,20 @@ def check_policies(host):
 def test_without_the_service_the_rules_policy_decides_and_it_comes_back(store):
     with Host(store, POLICIES, *PATIENT, server=BY_POLICY, starts=False) as host:
         check_policies(host)                # it was never there
+        assert host.statuses(7, "/many") == [200] * 7
         host.serve()
         host.wait_open()
+        wait_for(lambda: remains(host, "many") == "93", "what passed without it to be charged")
+        wait_for(lambda: remains(host, "local") == remains(host, "open") == "0", "all of it")
         assert host.statuses(4, "/closed") == [200] * 3 + [429]
         host.weir.kill()
         wait_for(lambda: host.nginx.log().count("is gone") == 2, "both workers to notice")
         assert host.ask("/closed").status == 429 and host.statuses(4, "/open") == [200] * 4
+        assert host.statuses(5, "/many?hits=2") == [200] * 5
         host.serve()
         host.wait_open(2)
-        assert host.statuses(4, "/open") == [200] * 3 + [429]
+        wait_for(lambda: remains(host, "many") == "83", "what passed meanwhile to be charged")
+        assert host.ask("/open").status == 429
 
 
 def test_a_service_that_is_stopped_in_order_loses_no_request(store):
@@ -303,7 +313,7 @@ def test_a_service_that_is_silent_is_waited_for_once(store):
         assert "does not answer" in host.nginx.log()
         host.weir.signal(signal.SIGCONT)
         host.wait_open(2)
-        assert host.statuses(4, "/open") == [200] * 3 + [429]
+        wait_for(lambda: remains(host, "open") == "0", "what passed meanwhile to be charged")
 
 
 # ---- nobody waits but who must ----

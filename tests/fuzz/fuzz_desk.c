@@ -28,15 +28,27 @@ static void read_question(struct weir_buf *out, const struct weir_desk_frame *fr
 {
     struct weir_request request;
     struct weir_desk_place place;
-    struct weir_desk_hello hello;
     if ((frame->kind == WEIR_DESK_CHECK || frame->kind == WEIR_DESK_REFILL) &&
         weir_desk_read_check(frame->body, &room, &request) == 0)
         same(out, weir_desk_put_check(out, frame->kind, frame->id, &request), frame);
     if ((frame->kind == WEIR_DESK_GIVE || frame->kind == WEIR_DESK_RENEW) &&
         weir_desk_read_place(frame->body, &place) == 0)
         same(out, weir_desk_put_place(out, frame->kind, frame->id, &place), frame);
-    if (frame->kind == WEIR_DESK_HELLO && frame->id == 0 &&
-        weir_desk_read_hello(frame->body, &hello) == 0)
+}
+
+/* What has no answer, and so no id. */
+static void read_word(struct weir_buf *out, const struct weir_desk_frame *frame)
+{
+    struct weir_request request;
+    struct weir_desk_hello hello;
+    struct weir_desk_owed owed;
+    struct weir_desk_spent spent;
+    if (frame->kind == WEIR_DESK_OWE &&
+        weir_desk_read_owe(frame->body, &room, &owed, &request) == 0)
+        same(out, weir_desk_put_owe(out, &owed, &request), frame);
+    if (frame->kind == WEIR_DESK_SPENT && weir_desk_read_spent(frame->body, &spent) == 0)
+        same(out, weir_desk_put_spent(out, &spent), frame);
+    if (frame->kind == WEIR_DESK_HELLO && weir_desk_read_hello(frame->body, &hello) == 0)
         same(out, weir_desk_put_hello(out, &hello), frame);
 }
 
@@ -65,6 +77,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t len)
     while (weir_desk_next(&left, &frame) > 0) {
         weir_buf_cut(&out, 0);
         read_question(&out, &frame);
+        weir_buf_cut(&out, 0);
+        if (frame.id == 0)
+            read_word(&out, &frame);
         weir_buf_cut(&out, 0);
         read_answer(&out, &frame);
     }

@@ -44,6 +44,8 @@ struct bench {
     struct seen seen[ASKED_MAX];
     uint32_t seen_count;
     struct weir_desk_place place; /* of the last GIVE or RENEW */
+    struct weir_desk_owed owed;
+    struct weir_desk_spent spent;
     struct weir_desk_room room;
 };
 
@@ -111,6 +113,10 @@ static void see(struct bench *b)
         b->seen[b->seen_count++] = (struct seen){.kind = frame.kind, .id = frame.id};
         if (frame.kind == WEIR_DESK_GIVE || frame.kind == WEIR_DESK_RENEW)
             assert_int_equal(weir_desk_read_place(frame.body, &b->place), 0);
+        else if (frame.kind == WEIR_DESK_SPENT)
+            assert_int_equal(weir_desk_read_spent(frame.body, &b->spent), 0);
+        else if (frame.kind == WEIR_DESK_OWE)
+            assert_int_equal(weir_desk_read_owe(frame.body, &b->room, &b->owed, &request), 0);
         else if (frame.kind != WEIR_DESK_HELLO)
             assert_int_equal(weir_desk_read_check(frame.body, &b->room, &request), 0);
     }
@@ -345,6 +351,44 @@ static void who_leaves_is_not_told_and_its_slot_comes_back(void **state)
     assert_int_equal(b->seen[0].kind, WEIR_DESK_GIVE);
 }
 
+static void what_passed_alone_is_told_once_the_service_is_back(void **state)
+{
+    struct bench *b = *state;
+    struct asker one = new_asker();
+    for (int i = 0; i < 6; i++) { /* four pass */
+        (void)decided(b, "log=x", &one);
+        assert_int_equal(decided(b, "closed=x; host=x", &one), WEIR_CODE_OVER_LIMIT);
+    }
+    assert_int_equal(decided(b, "k=x +3", &one), WEIR_CODE_OK);
+    open_desk(b);
+    see(b);
+    assert_int_equal(b->seen_count, 2);
+    assert_int_equal(b->seen[0].kind, WEIR_DESK_OWE);
+    assert_int_equal(b->seen[1].kind, WEIR_DESK_OWE);
+    assert_int_equal(b->owed.times, 1);
+    assert_int_equal(b->owed.since_ns, b->r->now_ns);
+    assert_int_equal(b->room.descriptors[0].hits, 3);
+    weir_desk_closed(b->desk);
+    open_desk(b);
+    see(b);
+    assert_int_equal(b->seen_count, 0); /* once */
+}
+
+static void what_passes_again_is_told_together(void **state)
+{
+    struct bench *b = *state;
+    struct asker one = new_asker();
+    for (int i = 0; i < 4; i++) {
+        b->r->now_ns += 5 * MS;
+        assert_int_equal(decided(b, "log=x", &one), WEIR_CODE_OK);
+    }
+    open_desk(b);
+    see(b);
+    assert_int_equal(b->seen_count, 1);
+    assert_int_equal(b->owed.times, 4);
+    assert_int_equal(b->owed.since_ns, b->r->now_ns);
+}
+
 /* ---- leases ---- */
 
 /* Tokens of the counter that a request meets. */
@@ -371,9 +415,14 @@ static void tokens_in_the_table_decide_without_asking(void **state)
         assert_int_equal(b->r->statuses[0].limit, 10);
     }
     see(b);
-    assert_int_equal(b->seen_count, 1); /* once, when they ran low */
-    assert_int_equal(b->seen[0].kind, WEIR_DESK_REFILL);
+    assert_int_equal(b->seen_count, 2); /* once, when they ran low */
+    assert_int_equal(b->seen[0].kind, WEIR_DESK_SPENT);
+    assert_int_equal(b->seen[1].kind, WEIR_DESK_REFILL);
+    assert_int_equal(b->spent.leased, 6);
+    b->r->now_ns += RIG_SECOND;
     assert_int_equal(ask_for(b, "k=hot", &one), WEIR_PENDING);
+    see(b);
+    assert_int_equal(b->spent.tokens, 2); /* since then */
     assert_int_equal(stats_of(b->r, "t.k").total_hits, 8);
 }
 
@@ -477,6 +526,8 @@ int main(void)
         T(a_fresh_service_is_waited_for),
         T(without_a_service_each_rule_says_who_decides),
         T(who_leaves_is_not_told_and_its_slot_comes_back),
+        T(what_passed_alone_is_told_once_the_service_is_back),
+        T(what_passes_again_is_told_together),
         T(tokens_in_the_table_decide_without_asking),
         T(tokens_of_one_descriptor_do_not_decide_for_another),
         T(no_token_is_spent_while_the_service_is_away),
