@@ -113,6 +113,21 @@ def test_two_hosts_pass_exactly_the_limit(store, how):
         assert asked > 1000 and passed == 1000
 
 
+def test_services_killed_under_load_let_nobody_pass_twice(store):
+    rules = ALL % ("day", 2000, ", on_store_error: closed")
+    with Host(store, rules, *PATIENT) as one, Host(store, rules, *PATIENT) as two:
+        told = []
+        load = threading.Thread(target=lambda: told.append(hammer(one, two, seconds=4)))
+        load.start()
+        for host in (one, two, one):
+            time.sleep(0.3)                 # amid the load; whenever that is
+            host.weir.kill()
+            host.serve()
+        load.join()
+        passed, asked = told[0]
+        assert asked > 2000 and 0 < passed <= 2000
+
+
 KINDS = """\
 domain: api
 descriptors:
