@@ -128,6 +128,7 @@ struct weir_session {
     char domain_name[WEIR_DOMAIN_LEN_MAX];
 
     uint32_t plan_count, item_count, charge_count;
+    bool is_recallable; /* plans[0] is what the answers in http->recall come to */
     struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
     struct weir_item items[WEIR_DESCRIPTORS_MAX];
     struct weir_charge charges[WEIR_CHARGES_MAX];

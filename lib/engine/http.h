@@ -7,6 +7,7 @@
 #define WEIR_ENGINE_HTTP_H
 
 #include "base/maxima.h"
+#include "engine/recall.h"
 #include "rules/shapes.h"
 
 struct weir_http_room {
@@ -14,6 +15,7 @@ struct weir_http_room {
     struct weir_entry entries[WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX];
     char addresses[WEIR_DESCRIPTORS_MAX][WEIR_ADDRESS_TEXT_MAX];
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
+    struct weir_recall recall;
 };
 
 /* The request in descriptors, by the rules that the session holds from now on.  None: *decision is

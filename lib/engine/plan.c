@@ -11,6 +11,22 @@
 void weir_plan_reset(struct weir_session *s)
 {
     s->plan_count = s->item_count = s->charge_count = 0;
+    s->is_recallable = false;
+}
+
+static bool is_shadow(const struct weir_item *item)
+{
+    return item->terms ? item->terms->is_shadow : item->rule && item->rule->is_shadow;
+}
+
+void weir_plan_again(struct weir_session *s)
+{
+    for (uint32_t i = 0; i < s->item_count; i++)
+        s->items[i].is_shadow = is_shadow(&s->items[i]); /* and not for being spared */
+    for (uint32_t i = 0; i < s->charge_count; i++) {
+        s->charges[i].mark = 0;
+        s->charges[i].is_taken = false;
+    }
 }
 
 bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
@@ -221,7 +237,7 @@ static void fill_by_terms(struct weir_session *s, const struct weir_domain *doma
     if (terms->has_value_stats)
         item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)terms->unit;
-    item->is_shadow = terms->is_shadow;
+    item->is_shadow = is_shadow(item);
     item->is_quota |= terms->is_quota;
     if (!item->is_charged)
         charge_shared(s, item);
@@ -236,7 +252,7 @@ static void fill_by_rule(struct weir_session *s, const struct weir_domain *domai
         item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)rule->unit;
     item->is_unlimited = rule->is_unlimited;
-    item->is_shadow = rule->is_shadow;
+    item->is_shadow = is_shadow(item);
     item->is_quota = (item->is_quota || rule->is_quota) && !rule->is_unlimited;
     if (!item->is_charged)
         charge_plain(s, item); /* none, of what is unlimited */

@@ -14,6 +14,9 @@
 /* Forgets all plans of the session. */
 void weir_plan_reset(struct weir_session *s);
 
+/* Makes the session's plan, which was charged, ready to be charged anew. */
+void weir_plan_again(struct weir_session *s);
+
 /* Whether another request of so many descriptors fits beside those planned. */
 bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count);
 

@@ -177,6 +177,7 @@ const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
         seen = atomic_load_explicit(current, memory_order_seq_cst);
     } while (seen != p);
     s->mine = p;
-    s->domain_len = 0; /* what it found was of the version before */
+    s->domain_len = 0;        /* what it found was of the version before, */
+    s->is_recallable = false; /* and so was this */
     return p;
 }

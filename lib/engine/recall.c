@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/recall.h"
+
+#include "base/str.h"
+#include "engine/plan.h"
+#include "table/key_overrides.h"
+
+/* ---- asking again ---- */
+
+static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
+{
+    return !name.ptr || weir_str_eq(name, weir_domain_name(plan->domain));
+}
+
+static bool is_asked_alike(const struct weir_session *s, const struct weir_http *http)
+{
+    const struct weir_recall *r = &s->http->recall;
+    return http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits &&
+           (!http->has_hits || http->hits == r->hits) && is_of_domain(&s->plans[0], http->domain);
+}
+
+static bool answers_alike(const struct weir_recall *r, const struct weir_http *http)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        const struct weir_answer *before = &r->answers[i];
+        struct weir_str value;
+        int found = http->attribute(http->ctx, before->key, &value);
+        if (found != before->is_there || (found && !weir_str_eq(value, before->value)))
+            return false;
+    }
+    return true;
+}
+
+bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns)
+{
+    if (!s->is_recallable || !is_asked_alike(s, http) ||
+        weir_key_overrides_live(s->engine->table, now_ns) || !answers_alike(&s->http->recall, http))
+        return false;
+    weir_plan_again(s);
+    return true;
+}
+
+/* ---- listening ---- */
+
+/* As the request's own lookup, but values are ours: they last as long as the plan. */
+static int hear(void *ctx, struct weir_str key, struct weir_str *value)
+{
+    struct weir_recall *r = ctx;
+    int found = r->heard->attribute(r->heard->ctx, key, value);
+    if (found < 0)
+        return found;
+    size_t len = found ? value->len : 0;
+    if (r->count == WEIR_RECALL_ANSWERS || len > WEIR_RECALL_BYTES - r->used) {
+        r->has_all = false;
+        return found;
+    }
+    struct weir_answer *answer = &r->answers[r->count++];
+    *answer = (struct weir_answer){.key = key, .is_there = found != 0};
+    if (len > 0)
+        memcpy(r->bytes + r->used, value->ptr, len);
+    if (found)
+        *value = answer->value = (struct weir_str){.ptr = r->bytes + r->used, .len = len};
+    r->used += (uint32_t)len;
+    return found;
+}
+
+struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_http *http)
+{
+    struct weir_recall *r = &s->http->recall;
+    struct weir_http heard = *http;
+    s->is_recallable = false; /* what was noted goes */
+    r->has_all = r->is_repeated && http->stage == WEIR_STAGE_ALL;
+    if (!r->has_all)
+        return heard;
+    r->heard = http;
+    r->count = r->used = 0;
+    r->has_hits = http->has_hits;
+    r->hits = http->hits;
+    heard.attribute = hear;
+    heard.ctx = r;
+    return heard;
+}
+
+/* Which counters a plan has, in one number; 0: none. */
+static uint64_t sum_of(const struct weir_session *s)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < s->charge_count; i++)
+        sum = (sum + s->charges[i].key) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum;
+}
+
+void weir_recall_note(struct weir_session *s, uint64_t now_ns)
+{
+    struct weir_recall *r = &s->http->recall;
+    uint64_t sum = sum_of(s);
+    r->is_repeated = sum != 0 && sum == r->sum;
+    r->sum = sum;
+    s->is_recallable = r->has_all && !weir_key_overrides_live(s->engine->table, now_ns);
+}

@@ -1,0 +1,57 @@
+/* recall.h - an HTTP request that answers as the last one did has its plan already.
+ *
+ * A client's requests come in a row, and where all clients share a counter all requests are alike.
+ * What the rules' shapes asked of the last request, and what it answered, is kept; the next one is
+ * asked the same again.  Where it answers the same it has the same descriptors, rules and counters,
+ * and they lie in the session, planned: nothing is matched and nothing hashed.
+ *
+ *     1st   described, planned, charged
+ *     2nd   the same; and it met the 1st's counters, so the next one is listened to
+ *     3rd   described while its answers are noted, planned, charged
+ *     4th   asked what the 3rd was asked; charged
+ *
+ * So those who come once pay for one comparison.  What is asked depends on the rules and on the
+ * answers before it, hence equal answers are the end of it.
+ *
+ * Not for requests decided in two stages (there the caller has a say in what is asked), and not
+ * while some key has a limit of its own for a while, which changes plans.
+ *
+ * Threads: the session's own.  Allocation: none.
+ * SPDX-License-Identifier: Apache-2.0 */
+#ifndef WEIR_ENGINE_RECALL_H
+#define WEIR_ENGINE_RECALL_H
+
+#include <stdbool.h>
+#include <weir/weir.h>
+
+#define WEIR_RECALL_ANSWERS 16 /* more than that, or more bytes, are not kept */
+#define WEIR_RECALL_BYTES 1024u
+
+struct weir_answer {
+    struct weir_str key; /* the rules' */
+    struct weir_str value;
+    bool is_there;
+};
+
+struct weir_recall {
+    uint64_t sum;     /* over the counters that the last request met; 0: none */
+    bool is_repeated; /* and that the one before it met, too */
+    bool has_all;     /* answers */
+    bool has_hits;    /* as in struct weir_http */
+    uint64_t hits;
+    uint32_t count, used;
+    const struct weir_http *heard; /* whose answers are noted: while it is described */
+    struct weir_answer answers[WEIR_RECALL_ANSWERS];
+    char bytes[WEIR_RECALL_BYTES];
+};
+
+/* Whether the session's plan is this request's, too.  It is then ready to be charged again. */
+bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns);
+
+/* What to describe instead of http: itself, or the same while it is listened to. */
+struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_http *http);
+
+/* It was planned and charged: whether it can be recalled, and whether to listen to the next. */
+void weir_recall_note(struct weir_session *s, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,356 @@
+/* engine_recall.c - requests that are like the last one are decided as any other.
+ *
+ * Everything is asked of two engines on the same rules: one may recall, and one is asked something
+ * else before every request, which makes it forget.  Nobody can tell them apart.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "engine/engine.h"
+#include "engine_rig.h"
+
+#include <dirent.h>
+#include <jansson.h>
+
+static const char RULES[] =
+    "domain: t\n"
+    "descriptors:\n"
+    "  - {key: generic_key, value: all, rate_limit: {unit: second, requests_per_unit: 30}}\n"
+    "  - {key: remote_address, id: address, rate_limit: {unit: minute, requests_per_unit: 9, "
+    "algorithm: token_bucket}}\n"
+    "  - {key: user, id: shadow, shadow_mode: true, rate_limit: {unit: minute, requests_per_unit: "
+    "4, algorithm: sliding_window_log}}\n"
+    "  - key: path\n"
+    "    value: /a/{id}\n"
+    "    match: path\n"
+    "    descriptors:\n"
+    "      - key: user\n"
+    "        id: pair\n"
+    "        rate_limit:\n"
+    "          - {name: short, unit: second, requests_per_unit: 3}\n"
+    "          - {name: long, unit: minute, requests_per_unit: 20, algorithm: token_bucket}\n"
+    "  - key: header.x\n"
+    "    value: none\n"
+    "    if_absent: none\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 50, algorithm: sliding_window_counter}\n"
+    "  - {key: query.q, rate_limit: {unit: second, requests_per_unit: 5, burst: 4, algorithm: "
+    "leaky_bucket}}\n";
+static const char OTHER_RULES[] =
+    "domain: t\n"
+    "atomic: true\n"
+    "descriptors:\n"
+    "  - {key: user, id: shadow, rate_limit: {unit: minute, requests_per_unit: 6}}\n"
+    "  - {key: remote_address, id: address, rate_limit: {unit: minute, requests_per_unit: 5, "
+    "algorithm: token_bucket}}\n";
+
+/* "user=ann path=/x": the attributes of a request. */
+static int look_up(void *ctx, struct weir_str key, struct weir_str *value)
+{
+    for (const char *at = ctx; *at;) {
+        size_t len = strcspn(at, " "), key_len = strcspn(at, "=");
+        if (key_len == key.len && memcmp(at, key.ptr, key_len) == 0) {
+            *value = (struct weir_str){.ptr = at + key_len + 1, .len = len - key_len - 1};
+            return 1;
+        }
+        at += len + (at[len] == ' ');
+    }
+    return 0;
+}
+
+/* In memory that is gone afterwards, as a request's is. */
+static void ask_http(struct rig *r, const char *attributes, const uint64_t *hits)
+{
+    char *copy = strdup(attributes);
+    assert_non_null(copy);
+    struct weir_http http = {.attribute = look_up, .ctx = copy, .has_hits = hits != NULL};
+    if (hits)
+        http.hits = *hits;
+    assert_int_equal(weir_check_http(r->s, &http, r->now_ns, &r->decision), 0);
+    memset(copy, '#', strlen(copy));
+    free(copy);
+}
+
+static void forget(struct rig *r)
+{
+    struct weir_decision kept = r->decision;
+    r->decision.statuses = r->statuses;
+    ask(r, "elsewhere", "x=y");
+    r->decision = kept;
+    assert_false(r->s->is_recallable);
+}
+
+static void assert_same(const struct weir_decision *a, const struct weir_decision *b)
+{
+    assert_int_equal(a->overall, b->overall);
+    assert_int_equal(a->is_denied, b->is_denied);
+    assert_int_equal(a->status_count, b->status_count);
+    for (uint32_t i = 0; i < a->status_count; i++) {
+        const struct weir_status *s = &a->statuses[i], *t = &b->statuses[i];
+        assert_int_equal(s->code, t->code);
+        assert_int_equal(s->is_limited, t->is_limited);
+        assert_int_equal(s->is_shadow, t->is_shadow);
+        assert_int_equal(s->is_quota, t->is_quota);
+        assert_int_equal(s->unit, t->unit);
+        assert_int_equal(s->limit, t->limit);
+        assert_int_equal(s->remaining, t->remaining);
+        assert_int_equal(s->reset_after_ns, t->reset_after_ns);
+        assert_int_equal(s->retry_after_ns, t->retry_after_ns);
+        assert_int_equal(s->delay_ns, t->delay_ns);
+        assert_int_equal(s->ticket.count, t->ticket.count);
+        assert_int_equal(s->rule != NULL, t->rule != NULL);
+        assert_true(!s->rule || weir_str_eq(s->rule->id, t->rule->id));
+    }
+}
+
+static void assert_same_statistics(struct rig *a, struct rig *b, const char *id)
+{
+    struct weir_rule_stats x = stats_of(a, id), y = stats_of(b, id);
+    assert_int_equal(x.total_hits, y.total_hits);
+    assert_int_equal(x.within_limit, y.within_limit);
+    assert_int_equal(x.near_limit, y.near_limit);
+    assert_int_equal(x.over_limit, y.over_limit);
+    assert_int_equal(x.shadow_mode, y.shadow_mode);
+}
+
+/* ---- random requests ---- */
+
+static uint64_t draw(uint64_t *seed, uint64_t below)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*seed >> 33) % below;
+}
+
+/* Gives a key a limit of its own, by a session that is not the one asked. */
+static void give_elsewhere(struct rig *r, const struct weir_key_limit *limit)
+{
+    struct weir_session *other;
+    assert_int_equal(weir_session_open(&other, r->w), 0);
+    rig_parse(r, "t", "remote_address=192.0.2.1");
+    assert_int_equal(weir_key_limit_set(other, &r->request, limit, r->now_ns), 0);
+    weir_session_close(other);
+}
+
+/* Something that changes what requests come to, in both engines. */
+static void meddle(struct rig *both[2], uint64_t *seed)
+{
+    static const char *const ids[] = {"address", "shadow", "pair"};
+    uint64_t what = draw(seed, 4), which = draw(seed, 3),
+             percent = 100 * draw(seed, 2); /* whom 50 would spare is another one in every table */
+    bool is_other = draw(seed, 2);
+    for (int i = 0; i < 2; i++) {
+        struct rig *r = both[i];
+        struct weir_key_limit limit = {12, which == 0, r->now_ns + RIG_SECOND};
+        if (what == 0) {
+            int err = weir_enforcement_set(r->w, weir_str_of(ids[which]), (uint32_t)percent);
+            assert_true(err == 0 || err == WEIR_ERR_NOT_FOUND); /* of the other rules */
+        } else if (what == 1) {
+            give_elsewhere(r, &limit);
+        } else if (what == 2) {
+            rig_write(r, is_other ? OTHER_RULES : RULES);
+            assert_int_equal(weir_watch_load(r->w), 1);
+        }
+    }
+}
+
+static void requests_alike_are_decided_as_others_are(void **state)
+{
+    static const char *const requests[] = {
+        "remote_address=192.0.2.1",
+        "remote_address=192.0.2.1 user=ann path=/a/1 query.q=x",
+        "remote_address=2001:db8::1 user=bob path=/a/2",
+        "user=ann header.x=y",
+        "query.q=1",
+        "path=/none",
+    };
+    const char *scale = getenv("WEIR_TEST_SCALE");
+    int rounds = (int)(40000 * (scale ? atof(scale) : 1)), recalled = 0;
+    struct rig *both[2] = {rig_open(RULES, NULL), rig_open(RULES, NULL)};
+    uint64_t seed = 5, which = 0;
+    (void)state;
+    for (int i = 0; i < rounds; i++) {
+        if (draw(&seed, 8) == 0)
+            which = draw(&seed, sizeof(requests) / sizeof(requests[0]));
+        if (draw(&seed, 200) == 0)
+            meddle(both, &seed);
+        uint64_t hits = draw(&seed, 3), step_ns = draw(&seed, 4) * RIG_SECOND / 7;
+        bool has_hits = draw(&seed, 16) == 0;
+        recalled += both[0]->s->is_recallable;
+        for (int k = 0; k < 2; k++) {
+            both[k]->now_ns += step_ns;
+            if (k == 1)
+                forget(both[k]);
+            ask_http(both[k], requests[which], has_hits ? &hits : NULL);
+        }
+        assert_same(&both[0]->decision, &both[1]->decision);
+    }
+    assert_true(recalled > rounds / 4);
+    static const char *const ids[] = {"address", "shadow", "pair", "generic_key_all"};
+    for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
+        assert_same_statistics(both[0], both[1], ids[i]);
+    rig_close(both[0]);
+    rig_close(both[1]);
+}
+
+/* ---- when there is something to recall, and when not ---- */
+
+static void ask_times_http(struct rig *r, const char *attributes, int n)
+{
+    while (n-- > 0)
+        ask_http(r, attributes, NULL);
+}
+
+static void the_third_in_a_row_is_kept(void **state)
+{
+    struct rig *r = rig_open(RULES, NULL);
+    (void)state;
+    ask_times_http(r, "remote_address=192.0.2.1", 2);
+    assert_false(r->s->is_recallable);
+    ask_http(r, "remote_address=192.0.2.1", NULL);
+    assert_true(r->s->is_recallable);
+    ask_http(r, "remote_address=192.0.2.1", NULL);
+    assert_true(r->s->is_recallable);
+    ask_http(r, "remote_address=192.0.2.2", NULL); /* the first behind a row is listened to, too */
+    assert_true(r->s->is_recallable);
+    assert_int_equal(r->decision.statuses[1].remaining, 8);
+    ask_http(r, "remote_address=192.0.2.3", NULL);
+    assert_false(r->s->is_recallable);
+    assert_int_equal(r->decision.statuses[1].remaining, 8);
+    rig_close(r);
+}
+
+static void other_calls_and_new_rules_make_it_forget(void **state)
+{
+    struct rig *r = rig_open(RULES, NULL);
+    (void)state;
+    ask_times_http(r, "user=ann", 4);
+    forget(r);
+    ask_times_http(r, "user=ann", 3);
+    assert_true(r->s->is_recallable);
+    rig_write(r, OTHER_RULES);
+    assert_int_equal(weir_watch_load(r->w), 1);
+    ask_http(r, "user=ann", NULL);
+    assert_int_equal(r->decision.status_count, 1);
+    assert_int_equal(r->decision.statuses[0].limit, 6);
+    rig_close(r);
+}
+
+/* max and max+1 of what is kept. */
+static void what_is_too_long_is_not_kept(void **state)
+{
+    char text[WEIR_RECALL_BYTES + 32];
+    struct rig *r = rig_open("domain: t\ndescriptors:\n  - {key: user, rate_limit: {unit: day, "
+                             "requests_per_unit: 99}}\n",
+                             NULL);
+    (void)state;
+    for (size_t len = WEIR_RECALL_BYTES; len <= WEIR_RECALL_BYTES + 1; len++) {
+        memset(text, 'x', sizeof(text));
+        memcpy(text, "user=", 5);
+        text[5 + len] = '\0';
+        ask_times_http(r, text, 5);
+        assert_int_equal(r->s->is_recallable, len == WEIR_RECALL_BYTES);
+        assert_int_equal(r->decision.statuses[0].remaining, 99 - 5);
+    }
+    rig_close(r);
+}
+
+/* ---- the golden vectors ---- */
+
+static json_t *at(json_t *list, size_t i)
+{
+    json_t *item = json_array_get(list, i);
+    assert_non_null(item);
+    return item;
+}
+
+static void check_line(struct rig *r, json_t *line)
+{
+    char text[256];
+    json_t *entry = at(json_object_get(at(json_object_get(line, "descriptors"), 0), "entries"), 0);
+    json_t *expect = at(json_object_get(json_object_get(line, "expect"), "statuses"), 0);
+    uint64_t hits = (uint64_t)json_integer_value(json_object_get(line, "hits"));
+    r->now_ns = (uint64_t)json_integer_value(json_object_get(line, "t_ns"));
+    snprintf(text, sizeof(text), "%s=%s", json_string_value(at(entry, 0)),
+             json_string_value(at(entry, 1)));
+    ask_http(r, text, &hits);
+    assert_int_equal(r->decision.status_count, 1);
+    const struct weir_status *s = &r->decision.statuses[0];
+    const char *code = s->code == WEIR_CODE_OK ? "OK" : "OVER_LIMIT";
+    assert_string_equal(code, json_string_value(json_object_get(expect, "code")));
+    assert_int_equal(s->limit, json_integer_value(json_object_get(expect, "limit")));
+    assert_int_equal(s->remaining, json_integer_value(json_object_get(expect, "remaining")));
+    assert_int_equal(s->reset_after_ns,
+                     json_integer_value(json_object_get(expect, "reset_after_ns")));
+    assert_int_equal(s->delay_ns, json_integer_value(json_object_get(expect, "delay_ns")));
+}
+
+/* What a request's attributes can say: one descriptor of one entry, whose key no other rule has. */
+static bool is_plain(json_t *line)
+{
+    json_t *descriptors = json_object_get(line, "descriptors");
+    json_t *entries = json_object_get(json_array_get(descriptors, 0), "entries");
+    const char *key = json_string_value(json_array_get(json_array_get(entries, 0), 0));
+    return json_array_size(descriptors) == 1 && json_array_size(entries) == 1 &&
+           json_is_integer(json_object_get(line, "hits")) && strcmp(key, "generic_key") != 0;
+}
+
+/* Says how many lines there were; none where the vector is not for us. */
+static int check_vector(const char *path, int *recalled)
+{
+    char rules_path[512], rules[4096] = "", line[4096];
+    snprintf(rules_path, sizeof(rules_path), "%.*s.rules.yaml",
+             (int)(strlen(path) - strlen(".trace.jsonl")), path);
+    FILE *f = fopen(rules_path, "r");
+    assert_non_null(f);
+    assert_true(fread(rules, 1, sizeof(rules) - 1, f) > 0);
+    fclose(f);
+    struct weir_options options = {.virtual_time = true};
+    struct rig *r = rig_open(rules, &options);
+    int count = 0;
+    f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f)) {
+        json_t *root = json_loads(line, 0, NULL);
+        assert_non_null(root);
+        bool is_ours = is_plain(root);
+        if (is_ours)
+            check_line(r, root);
+        json_decref(root);
+        if (!is_ours)
+            break;
+        *recalled += r->s->is_recallable;
+        count++;
+    }
+    fclose(f);
+    rig_close(r);
+    return count;
+}
+
+static void the_golden_vectors_come_out_the_same(void **state)
+{
+    char folder[256], path[512];
+    int lines = 0, recalled = 0;
+    (void)state;
+    snprintf(folder, sizeof(folder), "%s/tests/vectors", getenv("WEIR_SOURCE"));
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *one; (one = readdir(dir)) != NULL;) {
+        const char *end = strstr(one->d_name, ".trace.jsonl");
+        if (!end)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", folder, one->d_name);
+        lines += check_vector(path, &recalled);
+    }
+    closedir(dir);
+    assert_true(lines > 500);
+    assert_true(recalled > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(requests_alike_are_decided_as_others_are),
+        cmocka_unit_test(the_third_in_a_row_is_kept),
+        cmocka_unit_test(other_calls_and_new_rules_make_it_forget),
+        cmocka_unit_test(what_is_too_long_is_not_kept),
+        cmocka_unit_test(the_golden_vectors_come_out_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
