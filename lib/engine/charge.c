@@ -92,7 +92,7 @@ static void give_all(struct weir_session *s, struct weir_item *item, uint64_t no
 }
 
 /* The unit of a limit that is not its rule's first: the longest that divides its window. */
-static enum weir_unit unit_of(const struct weir_limit *limit)
+static __attribute__((noinline)) enum weir_unit unit_of(const struct weir_limit *limit)
 {
     static const enum weir_unit LONGEST_FIRST[] = {WEIR_UNIT_YEAR, WEIR_UNIT_MONTH,
                                                    WEIR_UNIT_WEEK, WEIR_UNIT_DAY,
@@ -105,42 +105,56 @@ static enum weir_unit unit_of(const struct weir_limit *limit)
     return WEIR_UNIT_SECOND;
 }
 
-/* A status is large because of its ticket, so its fields are set one by one. */
-static void status_bare(const struct weir_item *item, struct weir_status *out)
+/* A status is large because of its ticket, so its fields are set one by one.  These are the same
+ * whatever was decided. */
+static inline void status_of_rule(const struct weir_item *item, struct weir_status *out)
 {
-    out->code = WEIR_CODE_OK;
-    out->is_limited = false;
     out->is_unlimited = item->is_unlimited;
-    out->is_shadow = false;
     out->is_quota = item->is_quota;
     out->rule = item->rule ? &item->rule->info : NULL;
+    out->ticket.count = 0;
+}
+
+/* Nothing was to be decided. */
+static void status_bare(const struct weir_item *item, struct weir_status *out)
+{
+    status_of_rule(item, out);
+    out->code = WEIR_CODE_OK;
+    out->is_limited = false;
+    out->is_shadow = false;
     out->unit = WEIR_UNIT_UNKNOWN;
     out->limit = 0;
     out->remaining = item->is_unlimited ? UINT32_MAX : 0;
     out->reset_after_ns = 0;
     out->retry_after_ns = 0;
     out->delay_ns = 0;
-    out->ticket.count = 0;
 }
 
-void weir_charge_status(const struct weir_item *item, struct weir_status *out)
+static inline void status_decided(const struct weir_item *item, struct weir_status *out)
 {
-    status_bare(item, out);
-    if (item->charge_count == 0)
-        return;
     const struct weir_charge *shown = weir_tightest(item->charges, item->charge_count);
     const struct weir_verdict *v = &shown->verdict;
+    bool is_shadow = !v->allowed && item->is_shadow;
+    status_of_rule(item, out);
+    out->code = v->allowed || is_shadow ? WEIR_CODE_OK : WEIR_CODE_OVER_LIMIT;
     out->is_limited = true;
-    out->is_shadow = !v->allowed && item->is_shadow;
-    out->code = v->allowed || item->is_shadow ? WEIR_CODE_OK : WEIR_CODE_OVER_LIMIT;
+    out->is_shadow = is_shadow;
     out->unit = shown == item->charges ? item->unit : unit_of(shown->limit);
     out->limit = v->limit;
-    out->remaining = out->is_shadow ? 0 : v->remaining;
+    out->remaining = is_shadow ? 0 : v->remaining;
     out->reset_after_ns = v->reset_after_ns;
     out->retry_after_ns = v->retry_after_ns;
     if (v->retry_after_ns == WEIR_NEVER && item->closed_for_ns > 0)
         out->retry_after_ns = item->closed_for_ns;
     out->delay_ns = weir_longest_delay(item->charges, item->charge_count);
+}
+
+void weir_charge_status(const struct weir_item *item, struct weir_status *out)
+{
+    if (item->charge_count == 0)
+        status_bare(item, out);
+    else
+        status_decided(item, out);
 }
 
 void weir_charge_told(struct weir_session *s, struct weir_item *item, struct weir_status *out)
@@ -153,11 +167,10 @@ void weir_charge_told(struct weir_session *s, struct weir_item *item, struct wei
     weir_charge_status(item, out);
 }
 
-void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
-                        struct weir_status *out)
+/* Of an item that has charges. */
+static inline void settle(struct weir_session *s, const struct weir_item *item,
+                          struct weir_status *out)
 {
-    if (item->charge_count == 0)
-        return;
     if (item->is_refund) {
         weir_stats_refunded(s, item);
         return;
@@ -165,6 +178,13 @@ void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
     if (item->charge_count > 1 || weir_ticket_has_place(item->charges))
         weir_ticket_write(s->mine, item, &out->ticket);
     weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
+}
+
+void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
+                        struct weir_status *out)
+{
+    if (item->charge_count > 0)
+        settle(s, item, out);
 }
 
 void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
@@ -186,6 +206,6 @@ void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t 
     }
     if (__builtin_expect(!allowed, 0) && weir_enforce_spares(s, item))
         item->is_shadow = true;
-    weir_charge_status(item, out);
-    weir_charge_settle(s, item, out);
+    status_decided(item, out);
+    settle(s, item, out);
 }

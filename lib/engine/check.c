@@ -56,11 +56,6 @@ int weir_check_held(struct weir_session *s, const struct weir_request *request, 
     return check_one(s, s->mine, request, now_ns, false, out);
 }
 
-void weir_check_planned(struct weir_session *s, uint64_t now_ns, struct weir_decision *out)
-{
-    decide(s, &s->plans[0], now_ns, out);
-}
-
 int weir_refund(struct weir_session *s, const struct weir_request *request, uint64_t now_ns,
                 struct weir_decision *out)
 {

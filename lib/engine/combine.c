@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/combine.h"
 
-enum weir_code weir_combine(const struct weir_status *statuses, uint32_t count)
+enum weir_code weir_combine_many(const struct weir_status *statuses, uint32_t count)
 {
     uint32_t quota = 0, quota_over = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -36,7 +36,7 @@ const struct weir_charge *weir_tightest_of_many(const struct weir_charge *charge
     return tightest;
 }
 
-uint64_t weir_longest_delay(const struct weir_charge *charges, uint32_t count)
+uint64_t weir_longest_delay_of_many(const struct weir_charge *charges, uint32_t count)
 {
     uint64_t longest = 0;
     for (uint32_t i = 0; i < count; i++) {

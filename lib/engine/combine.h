@@ -12,7 +12,13 @@
 
 #include "engine/engine.h"
 
-enum weir_code weir_combine(const struct weir_status *statuses, uint32_t count);
+enum weir_code weir_combine_many(const struct weir_status *statuses, uint32_t count);
+
+/* Of one status it is its own code, whatever its mode; and nearly all requests have one. */
+static inline enum weir_code weir_combine(const struct weir_status *statuses, uint32_t count)
+{
+    return count == 1 ? statuses[0].code : weir_combine_many(statuses, count);
+}
 
 /* The tightest of count >= 1 charges: of those that refuse, the one with the longest wait; where
  * none refuses, the one with the least left, then the longest reset.  Of equals the first. */
@@ -25,6 +31,13 @@ static inline const struct weir_charge *weir_tightest(const struct weir_charge *
 }
 
 /* How long the caller must hold the request: the longest of the delays; 0 where it is refused. */
-uint64_t weir_longest_delay(const struct weir_charge *charges, uint32_t count);
+uint64_t weir_longest_delay_of_many(const struct weir_charge *charges, uint32_t count);
+
+static inline uint64_t weir_longest_delay(const struct weir_charge *charges, uint32_t count)
+{
+    if (count != 1)
+        return weir_longest_delay_of_many(charges, count);
+    return charges->verdict.allowed ? charges->verdict.delay_ns : 0;
+}
 
 #endif

@@ -3,6 +3,7 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "engine/http.h"
 
+#include "engine/plan.h"
 #include "engine/publish.h"
 #include "rules/tree.h"
 
@@ -67,7 +68,7 @@ int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64
     (void)weir_publish_hold(s);
     if (weir_recall(s, http, now_ns)) {
         out->statuses = s->http->statuses;
-        weir_check_planned(s, now_ns, out);
+        weir_check_planned(s, &s->plans[0], now_ns, out);
         return 0;
     }
     struct weir_http heard = weir_recall_listen(s, http);

@@ -52,9 +52,6 @@ static inline const struct weir_published *weir_publish_hold(struct weir_session
     return __builtin_expect(p == s->mine, 1) ? p : weir_publish_hold_anew(s);
 }
 
-/* Charges the plan that the session has of one request. */
-void weir_check_planned(struct weir_session *s, uint64_t now_ns, struct weir_decision *out);
-
 /* weir_check() with the version that weir_publish_hold() gave last: for requests that borrow from
  * that version's rules, as those made from shapes do. */
 WEIR_MUST_CHECK int weir_check_held(struct weir_session *s, const struct weir_request *request,

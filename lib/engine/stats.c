@@ -55,6 +55,10 @@ void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
 {
     struct weir_tally t =
         weir_tally_of(verdict, item->hits, s->engine->near_ratio, item->is_shadow);
+    if (t.within_limit > 0 && t.near_limit == 0 && !item->value) { /* as nearly all are */
+        weir_stats_add_within(s->engine->table, item->stat, s->number, t.within_limit);
+        return;
+    }
     const uint64_t amounts[WEIR_COUNTERS] = {
         [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,
         [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,

@@ -47,6 +47,13 @@ void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
     }
 }
 
+void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard, uint64_t hits)
+{
+    struct weir_stats_line *line = line_of(table, stat, shard);
+    (void)__atomic_fetch_add(&line->counter[WEIR_COUNTER_TOTAL_HITS], hits, __ATOMIC_RELAXED);
+    (void)__atomic_fetch_add(&line->counter[WEIR_COUNTER_WITHIN_LIMIT], hits, __ATOMIC_RELAXED);
+}
+
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter)
 {
     uint64_t sum = 0;

@@ -114,6 +114,8 @@ void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard,
 /* The same for all counters at once. */
 void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
                         const uint64_t amounts[WEIR_COUNTERS]);
+/* Hits that were within the limit, and not near it: what most decisions add. */
+void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard, uint64_t hits);
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter);
 
 #endif
