@@ -56,19 +56,14 @@ typedef struct {
 
 typedef struct ngx_http_weir_record_s ngx_http_weir_record_t;
 
-/* Headers, which lie behind the record that they are of. */
-typedef struct {
-    const struct weir_header *at;
-    ngx_uint_t count;
-} ngx_http_weir_headers_t;
-
 /* What is kept of a decision. */
 struct ngx_http_weir_record_s {
     ngx_weir_record_t base;
-    ngx_http_weir_record_t *before; /* that of the stage before, or NULL */
-    ngx_uint_t stages;              /* asked so far */
-    ngx_http_weir_headers_t single; /* of the tightest stage: those that are there once */
-    ngx_http_weir_headers_t lists;  /* of this stage: those that are there for every one */
+    ngx_http_weir_record_t *before;  /* that of the stage before, or NULL */
+    ngx_uint_t stages;               /* asked so far */
+    uint32_t dialects;               /* where it was asked */
+    const struct weir_header *lists; /* headers of this stage that are lists */
+    ngx_uint_t list_count;
 };
 
 extern ngx_module_t ngx_http_weir_module;

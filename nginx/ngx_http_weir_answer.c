@@ -29,15 +29,36 @@ static ngx_int_t push(ngx_http_request_t *r, ngx_str_t name, ngx_str_t value)
     return NGX_OK;
 }
 
-static ngx_int_t push_all(ngx_http_request_t *r, ngx_http_weir_headers_t headers)
+static ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
+                          ngx_uint_t count)
 {
-    for (ngx_uint_t i = 0; i < headers.count; i++) {
-        const struct weir_header *h = &headers.at[i];
+    for (ngx_uint_t i = 0; i < count; i++) {
+        const struct weir_header *h = &headers[i];
         ngx_str_t name = {.len = h->name.len, .data = (u_char *)h->name.ptr};
         ngx_str_t value = {.len = h->value.len, .data = (u_char *)h->value.ptr};
         if (push(r, name, value) != NGX_OK)
             return NGX_ERROR;
     }
+    return NGX_OK;
+}
+
+static ngx_int_t push_numbers(ngx_http_request_t *r, const ngx_http_weir_record_t *record)
+{
+    struct weir_header headers[WEIR_NUMBERS_MAX];
+    char *values = ngx_pnalloc(r->pool, WEIR_NUMBERS_LEN_MAX);
+    if (values == NULL)
+        return NGX_ERROR;
+    uint32_t count = weir_headers_numbers(headers, values, record->dialects, &record->base.told);
+    return push_all(r, headers, count);
+}
+
+/* Of every stage; but a refusal tells of itself alone. */
+static ngx_int_t push_lists(ngx_http_request_t *r, const ngx_http_weir_record_t *record,
+                            bool is_refused)
+{
+    for (; record != NULL; record = is_refused ? NULL : record->before)
+        if (push_all(r, record->lists, record->list_count) != NGX_OK)
+            return NGX_ERROR;
     return NGX_OK;
 }
 
@@ -107,21 +128,25 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
     return can_cache && caching.is_fresh && !caching.is_private;
 }
 
+/* Whether there is anything to tell. */
+static bool is_told(const ngx_http_weir_record_t *record)
+{
+    const struct weir_told *told = &record->base.told;
+    return !record->base.is_dry && (told->is_refused || (told->is_limited && record->dialects));
+}
+
 static ngx_int_t filter(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
         ngx_weir_settle(&one->base, r->headers_out.status);
-    if (record == NULL || record->base.is_dry || record->single.count + record->lists.count == 0)
+    if (record == NULL || !is_told(record))
         return next_filter(r);
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (prepare(r, is_refused) && !is_refused)
         return next_filter(r);
-    if (push_all(r, record->single) != NGX_OK)
+    if (push_numbers(r, record) != NGX_OK || push_lists(r, record, is_refused) != NGX_OK)
         return NGX_ERROR;
-    for (; record != NULL; record = record->before)
-        if (push_all(r, record->lists) != NGX_OK)
-            return NGX_ERROR;
     return next_filter(r);
 }
 

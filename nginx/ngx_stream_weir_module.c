@@ -137,7 +137,7 @@ static ngx_int_t conclude(ngx_weir_asking_t *a, struct weir_decision *decision, 
     u_char *behind;
     uint64_t delay_ns = ngx_weir_delay(a, decision);
     ngx_weir_record_t *record =
-        ngx_weir_keep(a, s->connection->pool, decision, sizeof(*record), 0, &behind);
+        ngx_weir_keep(a, s->connection->pool, decision, now_ns, sizeof(*record), 0, &behind);
     if (record == NULL)
         return NGX_ERROR;
     ngx_stream_set_ctx(s, record, ngx_stream_weir_module);

@@ -203,10 +203,9 @@ typedef struct {
     ngx_connection_t *connection;
     ngx_uint_t verdict;
     unsigned is_dry : 1;
-    unsigned is_held : 1; /* in the queue now */
-    unsigned has_numbers : 1;
-    uint64_t limit, remaining, wait_s; /* of the tightest */
-    uint64_t due_ns;                   /* when a held request goes on */
+    unsigned is_held : 1;  /* in the queue now */
+    struct weir_told told; /* of the tightest; the rule's name is in `rule` */
+    uint64_t due_ns;       /* when a held request goes on */
     ngx_msec_t delay_ms;
     ngx_str_t rule;
     ngx_event_t *renew; /* NULL: no slots that could expire */
@@ -218,7 +217,7 @@ typedef struct {
  * `more_len` bytes (whole words) at *more; it ends with the pool, by ngx_weir_end.  NULL: no
  * memory.  Nothing is kept of what a refusal took. */
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
-                    size_t len, size_t more_len, u_char **more);
+                    uint64_t now_ns, size_t len, size_t more_len, u_char **more);
 /* The status of the answer is known. */
 void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status);
 /* Gives back what is left: all of a request that left before its turn, else its slots. */

@@ -146,23 +146,9 @@ static u_char *keep_away(struct weir_ticket *ticket, u_char *at)
     return ngx_cpymem(at, away.ptr, away.len);
 }
 
-static size_t rule_len(const struct weir_status *s)
-{
-    return s != NULL && s->rule != NULL ? s->rule->id.len : 0;
-}
-
-static void fill_numbers(ngx_weir_record_t *record, const struct weir_status *s)
-{
-    record->has_numbers = 1;
-    record->limit = s->limit;
-    record->remaining = s->remaining;
-    if (s->code == WEIR_CODE_OVER_LIMIT)
-        record->wait_s = weir_headers_wait_s(s);
-}
-
-/* Tickets, and what the tightest status says, at `behind` and after it. */
+/* Tickets and the rule's name, at `behind` and after it. */
 static void fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_count,
-                 const struct weir_decision *decision, const struct weir_status *s)
+                 const struct weir_decision *decision, struct weir_str rule)
 {
     if (ticket_count > 0) {
         record->tickets = (struct weir_ticket *)(void *)behind;
@@ -175,13 +161,29 @@ static void fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_co
         for (ngx_uint_t i = 0; i < ticket_count; i++)
             behind = keep_away(&record->tickets[i], behind);
     }
-    if (s == NULL)
-        return;
-    fill_numbers(record, s);
-    record->rule.len = rule_len(s);
+    record->rule.len = rule.len;
     record->rule.data = behind;
-    if (record->rule.len > 0)
-        ngx_memcpy(behind, s->rule->id.ptr, record->rule.len);
+    if (rule.len > 0)
+        ngx_memcpy(behind, rule.ptr, rule.len);
+}
+
+/* Field by field: to clear the whole first takes longer than all else here. */
+static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a,
+                  const struct weir_told *told)
+{
+    record->main = a->main;
+    record->connection = a->connection;
+    record->verdict = told->is_refused   ? NGX_WEIR_REJECTED
+                      : told->is_limited ? NGX_WEIR_PASSED
+                                         : NGX_WEIR_BYPASSED;
+    record->is_dry = (unsigned)a->place->dry_run;
+    record->is_held = 0;
+    record->told = *told;
+    record->due_ns = 0;
+    record->delay_ms = 0;
+    record->renew = NULL;
+    record->ticket_count = 0;
+    record->tickets = NULL;
 }
 
 /* As ngx_pool_cleanup_add() would, but with the record in one piece of memory with its cleanup:
@@ -199,28 +201,22 @@ static void *add_cleanup(ngx_pool_t *pool, size_t len)
 }
 
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
-                    size_t len, size_t more_len, u_char **more)
+                    uint64_t now_ns, size_t len, size_t more_len, u_char **more)
 {
-    bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
-    const struct weir_status *tightest = weir_headers_tightest(decision);
-    ngx_uint_t ticket_count = is_refused ? 0 : count_tickets(decision);
+    struct weir_told told;
+    weir_headers_tell(&told, decision, now_ns);
+    struct weir_str rule = told.rule != NULL ? told.rule->id : (struct weir_str){.len = 0};
+    ngx_uint_t ticket_count = told.is_refused ? 0 : count_tickets(decision);
     size_t ticket_len = ticket_count * sizeof(struct weir_ticket) +
                         (ticket_count > 0 ? sizeof(ngx_event_t) + away_len(decision) : 0);
-    ngx_weir_record_t *record = add_cleanup(pool, len + ticket_len + rule_len(tightest) + more_len);
-    if (record == NULL || is_refused)
+    ngx_weir_record_t *record = add_cleanup(pool, len + ticket_len + rule.len + more_len);
+    if (record == NULL || told.is_refused)
         release_all(a->main, decision); /* refused by one limit: nothing of the others */
     if (record == NULL)
         return NULL;
-    *record = (ngx_weir_record_t){
-        .main = a->main,
-        .connection = a->connection,
-        .is_dry = (unsigned)a->place->dry_run,
-        .verdict = is_refused         ? NGX_WEIR_REJECTED
-                   : tightest != NULL ? NGX_WEIR_PASSED
-                                      : NGX_WEIR_BYPASSED,
-    };
+    begin(record, a, &told);
     *more = (u_char *)record + len;
-    fill(record, *more + more_len, ticket_count, decision, tightest);
+    fill(record, *more + more_len, ticket_count, decision, rule);
     return record;
 }
 

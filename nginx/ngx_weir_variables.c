@@ -75,16 +75,16 @@ ngx_int_t ngx_weir_variable(const ngx_weir_record_t *record, ngx_pool_t *pool,
         return set_text(v, status_text(record));
     if (which == DELAY)
         return set_delay(pool, v, record->delay_ms);
-    if (!record->has_numbers)
+    if (!record->told.is_limited)
         return NGX_OK;
     switch (which) {
     case RULE:
         return set_text(v, record->rule);
     case LIMIT:
-        return set_number(pool, v, record->limit);
+        return set_number(pool, v, record->told.limit);
     case REMAINING:
-        return set_number(pool, v, record->remaining);
+        return set_number(pool, v, record->told.remaining);
     default:
-        return record->wait_s > 0 ? set_number(pool, v, record->wait_s) : NGX_OK;
+        return record->told.wait_s > 0 ? set_number(pool, v, record->told.wait_s) : NGX_OK;
     }
 }

@@ -155,20 +155,36 @@ WEIR_API WEIR_MUST_CHECK int weir_dialects_read(struct weir_str text, uint32_t *
 WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                              const struct weir_decision *decision, uint64_t now_ns);
 
-/* The same for who puts its own lines together: names, which are ours, and values, which are
- * written to `values` one behind the other.  Returns how many headers there are. */
+/* The same for who sends its own lines, perhaps later, in two kinds: those that tell numbers, of
+ * the limit that speaks for all, and those that are lists of all limits (ietf-11). */
+
+/* What the numbers are made of; good for as long as it is kept, but for the rule's name. */
+struct weir_told {
+    const struct weir_rule_info *rule; /* the session's, until its next call; or NULL */
+    bool is_limited;                   /* false: no limit applied, and there are no numbers */
+    bool is_refused;
+    uint64_t limit, remaining;
+    uint64_t wait_s; /* seconds to wait, where the limit refused; else 0 */
+    uint64_t reset_after_ns, now_ns;
+};
+WEIR_API void weir_headers_tell(struct weir_told *out, const struct weir_decision *decision,
+                                uint64_t now_ns);
+
 struct weir_header {
     struct weir_str name, value;
 };
-#define WEIR_HEADERS_MAX 8
-WEIR_API uint32_t weir_headers_split(struct weir_header to[WEIR_HEADERS_MAX],
-                                     char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
-                                     const struct weir_decision *decision, uint64_t now_ns);
+#define WEIR_NUMBERS_MAX 6       /* of these headers: a limit's three, and a refusal's */
+#define WEIR_NUMBERS_LEN_MAX 112 /* bytes of all values */
+#define WEIR_LISTS_MAX 2
 
-/* The status that speaks for all; NULL where no limit applied. */
-WEIR_API const struct weir_status *weir_headers_tightest(const struct weir_decision *decision);
-/* Seconds that a refusal tells its client to wait. */
-WEIR_API uint64_t weir_headers_wait_s(const struct weir_status *status);
+/* Names, which are ours, and values, which are written to `values` one behind the other.  Returns
+ * how many headers there are. */
+WEIR_API uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
+                                       char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
+                                       const struct weir_told *told);
+WEIR_API uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],
+                                     char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
+                                     const struct weir_decision *decision);
 
 /* The body of a refusal: its length, 0 where `cap` bytes do not hold it.  *type: Content-Type. */
 WEIR_API size_t weir_refusal(char *to, size_t cap, enum weir_refusal_body kind, int status,

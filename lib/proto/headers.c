@@ -61,7 +61,7 @@ static bool is_tighter(const struct weir_status *a, const struct weir_status *b)
                                         : a->reset_after_ns > b->reset_after_ns;
 }
 
-const struct weir_status *weir_headers_tightest(const struct weir_decision *decision)
+static const struct weir_status *tightest_of(const struct weir_decision *decision)
 {
     const struct weir_status *best = NULL;
     for (uint32_t i = 0; i < decision->status_count; i++) {
@@ -93,12 +93,27 @@ static uint64_t window_s(const struct weir_status *s)
     return unit_s(s->unit) * (s->rule ? s->rule->unit_multiplier : 1);
 }
 
-uint64_t weir_headers_wait_s(const struct weir_status *s)
+/* Seconds that a refusal tells its client to wait. */
+static uint64_t wait_s(const struct weir_status *s)
 {
     uint64_t wait = whole_s(s->retry_after_ns);
     if (s->retry_after_ns == WEIR_NEVER)
         wait = s->reset_after_ns > 0 ? whole_s(s->reset_after_ns) : window_s(s);
     return wait > 0 ? wait : 1;
+}
+
+void weir_headers_tell(struct weir_told *out, const struct weir_decision *decision, uint64_t now_ns)
+{
+    const struct weir_status *s = tightest_of(decision);
+    bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
+    out->is_refused = is_refused;
+    out->is_limited = s != NULL;
+    out->rule = s ? s->rule : NULL;
+    out->limit = s ? s->limit : 0;
+    out->remaining = s ? s->remaining : 0;
+    out->wait_s = s && (is_refused || s->code == WEIR_CODE_OVER_LIMIT) ? wait_s(s) : 0;
+    out->reset_after_ns = s ? s->reset_after_ns : 0;
+    out->now_ns = now_ns;
 }
 
 /* ---- headers ---- */
@@ -133,17 +148,30 @@ static inline void note(struct telling *to, struct weir_str name, const char *va
 #define PUT_NUMBER(to, name, number)                                                               \
     PUT_HEADER((to), name, weir_text_put_number(&(to)->text, (number)))
 
-static inline void put_legacy(struct telling *to, uint32_t dialects, const struct weir_status *s,
-                              bool is_refused, uint64_t now_ns)
+static inline void put_numbers(struct telling *to, uint32_t dialects, const struct weir_told *t)
 {
-    PUT_NUMBER(to, "X-Ratelimit-Limit", s->limit);
-    PUT_NUMBER(to, "X-Ratelimit-Remaining", s->remaining);
+    PUT_NUMBER(to, "X-Ratelimit-Limit", t->limit);
+    PUT_NUMBER(to, "X-Ratelimit-Remaining", t->remaining);
     if (dialects & WEIR_DIALECT_RESET_EPOCH)
-        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(now_ns + s->reset_after_ns));
+        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(t->now_ns + t->reset_after_ns));
     else if (dialects & WEIR_DIALECT_RESET_DELTA)
-        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(s->reset_after_ns));
-    if (is_refused)
-        PUT_NUMBER(to, "X-Ratelimit-Retry-After", weir_headers_wait_s(s));
+        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(t->reset_after_ns));
+    if (t->is_refused)
+        PUT_NUMBER(to, "X-Ratelimit-Retry-After", t->wait_s);
+}
+
+/* What a refusal tells in every dialect. */
+static inline void put_refused(struct telling *to, uint32_t dialects, const struct weir_told *t)
+{
+    if (t->is_limited && dialects)
+        PUT_NUMBER(to, "Retry-After", t->wait_s);
+    PUT_HEADER(to, "Cache-Control", WEIR_TEXT_PUT(&to->text, "no-store"));
+}
+
+static bool has_numbers(uint32_t dialects, const struct weir_told *t)
+{
+    const uint32_t trio = WEIR_DIALECT_LEGACY | WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA;
+    return t->is_limited && (dialects & trio);
 }
 
 static struct weir_str name_of(const struct weir_status *s)
@@ -194,8 +222,7 @@ static void put_left(struct weir_text *to, const struct weir_status *s)
     WEIR_TEXT_PUT(to, ";r=");
     put_sf_integer(to, s->remaining);
     WEIR_TEXT_PUT(to, ";t=");
-    put_sf_integer(to, s->code == WEIR_CODE_OVER_LIMIT ? weir_headers_wait_s(s)
-                                                       : whole_s(s->reset_after_ns));
+    put_sf_integer(to, s->code == WEIR_CODE_OVER_LIMIT ? wait_s(s) : whole_s(s->reset_after_ns));
 }
 
 /* As many items as LIST_MAX bytes hold, the tightest first, each whole. */
@@ -219,34 +246,26 @@ static void put_list(struct weir_text *to, const struct weir_decision *decision,
     weir_text_put(to, (struct weir_str){.ptr = space, .len = (size_t)(whole - space)});
 }
 
-static void put_ietf(struct telling *to, const struct weir_decision *decision,
-                     const struct weir_status *tightest)
+static void put_lists(struct telling *to, uint32_t dialects, const struct weir_decision *decision)
 {
-    PUT_HEADER(to, "RateLimit-Policy", put_list(&to->text, decision, tightest, put_policy));
-    PUT_HEADER(to, "RateLimit", put_list(&to->text, decision, tightest, put_left));
-}
-
-static inline void put_headers(struct telling *to, uint32_t dialects,
-                               const struct weir_decision *decision, uint64_t now_ns)
-{
-    const uint32_t trio = WEIR_DIALECT_LEGACY | WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA;
-    const struct weir_status *s = dialects ? weir_headers_tightest(decision) : NULL;
-    bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
-    if (s && (dialects & trio))
-        put_legacy(to, dialects, s, is_refused, now_ns);
-    if (s && (dialects & WEIR_DIALECT_IETF_11))
-        put_ietf(to, decision, s);
-    if (s && is_refused)
-        PUT_NUMBER(to, "Retry-After", weir_headers_wait_s(s));
-    if (is_refused)
-        PUT_HEADER(to, "Cache-Control", WEIR_TEXT_PUT(&to->text, "no-store"));
+    const struct weir_status *s = dialects & WEIR_DIALECT_IETF_11 ? tightest_of(decision) : NULL;
+    if (!s)
+        return;
+    PUT_HEADER(to, "RateLimit-Policy", put_list(&to->text, decision, s, put_policy));
+    PUT_HEADER(to, "RateLimit", put_list(&to->text, decision, s, put_left));
 }
 
 void weir_headers_write(struct weir_text *to, uint32_t dialects,
                         const struct weir_decision *decision, uint64_t now_ns)
 {
     struct telling telling = {.text = *to};
-    put_headers(&telling, dialects, decision, now_ns);
+    struct weir_told told;
+    weir_headers_tell(&told, decision, now_ns);
+    if (has_numbers(dialects, &told))
+        put_numbers(&telling, dialects, &told);
+    put_lists(&telling, dialects, decision);
+    if (told.is_refused)
+        put_refused(&telling, dialects, &told);
     *to = telling.text;
 }
 
@@ -258,12 +277,24 @@ size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
     return weir_text_len(&text);
 }
 
-uint32_t weir_headers_split(struct weir_header to[WEIR_HEADERS_MAX],
+uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
+                              char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
+                              const struct weir_told *told)
+{
+    struct telling telling = {.text = weir_text_in(values, WEIR_NUMBERS_LEN_MAX), .headers = to};
+    if (has_numbers(dialects, told))
+        put_numbers(&telling, dialects, told);
+    if (told->is_refused)
+        put_refused(&telling, dialects, told);
+    return telling.count;
+}
+
+uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],
                             char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
-                            const struct weir_decision *decision, uint64_t now_ns)
+                            const struct weir_decision *decision)
 {
     struct telling telling = {.text = weir_text_in(values, WEIR_HEADERS_LEN_MAX), .headers = to};
-    put_headers(&telling, dialects, decision, now_ns);
+    put_lists(&telling, dialects, decision);
     return telling.count;
 }
 

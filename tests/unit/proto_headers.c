@@ -133,30 +133,63 @@ static void without_a_limit_there_is_nothing_to_tell(void **state)
     assert_string_equal(written(0, &over, 1, WEIR_CODE_OVER_LIMIT), "Cache-Control: no-store\r\n");
 }
 
-/* The headers that are names and values, put together, are the lines. */
+static void put_lines(struct weir_text *to, const struct weir_header *headers, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        weir_text_put(to, headers[i].name);
+        WEIR_TEXT_PUT(to, ": ");
+        weir_text_put(to, headers[i].value);
+        WEIR_TEXT_PUT(to, "\r\n");
+    }
+}
+
+/* Headers that are names and values, numbers and then lists, are the lines.  Of a refusal the lines
+ * have the lists in the middle, hence one dialect at a time. */
 static void headers_come_as_pairs_too(void **state)
 {
     (void)state;
-    static const uint32_t dialects[] = {0, WEIR_DIALECT_LEGACY, WEIR_DIALECT_IETF_11,
-                                        WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_IETF_11};
+    static const uint32_t dialects[] = {0, WEIR_DIALECT_LEGACY, WEIR_DIALECT_RESET_EPOCH,
+                                        WEIR_DIALECT_RESET_DELTA, WEIR_DIALECT_IETF_11};
     struct weir_status s[] = {allowed(100, 42), refused(90 * S)};
     for (size_t i = 0; i < 2 * sizeof(dialects) / sizeof(dialects[0]); i++) {
         enum weir_code code = i % 2 ? WEIR_CODE_OVER_LIMIT : WEIR_CODE_OK;
         struct weir_decision decision = {.overall = code, .status_count = 1, .statuses = &s[i % 2]};
-        struct weir_header headers[WEIR_HEADERS_MAX];
-        char values[WEIR_HEADERS_LEN_MAX], lines[WEIR_HEADERS_LEN_MAX];
+        struct weir_header headers[WEIR_NUMBERS_MAX], lists[WEIR_LISTS_MAX];
+        char values[WEIR_NUMBERS_LEN_MAX], list_values[WEIR_HEADERS_LEN_MAX];
+        char lines[WEIR_HEADERS_LEN_MAX];
         struct weir_text text = weir_text_in(lines, sizeof(lines));
-        uint32_t count = weir_headers_split(headers, values, dialects[i / 2], &decision, NOW);
-        assert_in_range(count, 0, WEIR_HEADERS_MAX);
-        for (uint32_t k = 0; k < count; k++) {
-            weir_text_put(&text, headers[k].name);
-            WEIR_TEXT_PUT(&text, ": ");
-            weir_text_put(&text, headers[k].value);
-            WEIR_TEXT_PUT(&text, "\r\n");
-        }
+        struct weir_told told;
+        weir_headers_tell(&told, &decision, NOW);
+        uint32_t count = weir_headers_numbers(headers, values, dialects[i / 2], &told);
+        uint32_t list_count = weir_headers_lists(lists, list_values, dialects[i / 2], &decision);
+        assert_in_range(count, 0, WEIR_NUMBERS_MAX);
+        assert_int_equal(list_count, dialects[i / 2] == WEIR_DIALECT_IETF_11 ? 2 : 0);
+        put_lines(&text, lists, list_count);
+        put_lines(&text, headers, count);
         weir_text_put_char(&text, '\0');
         assert_string_equal(lines, written(dialects[i / 2], &s[i % 2], 1, code));
     }
+}
+
+/* The most that can be told: every number at its longest. */
+static void the_longest_numbers_fit(void **state)
+{
+    (void)state;
+    const struct weir_told told = {
+        .is_limited = true,
+        .is_refused = true,
+        .limit = UINT64_MAX,
+        .remaining = UINT64_MAX,
+        .wait_s = UINT64_MAX,
+        .reset_after_ns = UINT64_MAX - NOW,
+        .now_ns = NOW,
+    };
+    struct weir_header headers[WEIR_NUMBERS_MAX];
+    char values[WEIR_NUMBERS_LEN_MAX];
+    assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_RESET_EPOCH, &told), 6);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(headers[i].value.len, i == 2 ? 11 : 20);
+    assert_memory_equal(headers[5].value.ptr, "no-store", headers[5].value.len);
 }
 
 static void resets_are_told_as_chosen(void **state)
@@ -256,6 +289,7 @@ int main(void)
         cmocka_unit_test(what_is_in_shadow_is_not_told),
         cmocka_unit_test(without_a_limit_there_is_nothing_to_tell),
         cmocka_unit_test(headers_come_as_pairs_too),
+        cmocka_unit_test(the_longest_numbers_fit),
         cmocka_unit_test(resets_are_told_as_chosen),
         cmocka_unit_test(the_ietf_pair_has_all_limits_the_tightest_first),
         cmocka_unit_test(a_long_list_ends_with_a_whole_item),
