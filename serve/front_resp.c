@@ -22,10 +22,21 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define NS_PER_MS UINT64_C(1000000)
 
+/* The numbers of a command, as they were sent: all arguments from the first of them on, which lie
+ * one behind the other.  Where one ends tells where the next begins. */
+struct numbers {
+    enum weir_resp_dialect dialect;
+    uint32_t args;
+    size_t first_len;
+    struct weir_str text;
+};
+
 /* One feed's worth.  On the stack, and so not set to zero. */
 struct turn {
     struct weir_resp_session *session;
+    bool has_obeyed; /* something */
     size_t count;
+    struct numbers last; /* of throttles[count - 1] */
     struct weir_throttle throttles[BATCH_MAX];
     enum weir_resp_dialect dialects[BATCH_MAX];
     struct weir_throttled outs[BATCH_MAX];
@@ -66,20 +77,19 @@ static int64_t retry_s(const struct weir_throttled *t)
 static void put_result(struct weir_text *out, enum weir_resp_dialect dialect,
                        const struct weir_throttled *t)
 {
-    WEIR_TEXT_PUT(out, "*5\r\n");
-    if (dialect == WEIR_RESP_CELL) {
-        weir_resp_put_int(out, !t->allowed);
-        weir_resp_put_int(out, (int64_t)t->limit);
-        weir_resp_put_int(out, (int64_t)t->remaining);
-        weir_resp_put_int(out, t->allowed ? -1 : retry_s(t));
-        weir_resp_put_int(out, seconds_of(t->reset_after_ns));
-    } else {
-        weir_resp_put_int(out, t->allowed);
-        weir_resp_put_int(out, (int64_t)t->limit);
-        weir_resp_put_int(out, (int64_t)t->remaining);
-        weir_resp_put_int(out, seconds_of(t->reset_after_ns));
-        weir_resp_put_int(out, t->allowed ? 0 : retry_s(t));
+    static const char head[] = {'*', '5', '\r', '\n'};
+    const bool is_cell = dialect == WEIR_RESP_CELL;
+    if (out->end - out->at < WEIR_RESP_THROTTLED_MAX) {
+        out->has_overflowed = true;
+        return;
     }
+    char *at = memcpy(out->at, head, sizeof(head));
+    int64_t reset = seconds_of(t->reset_after_ns), retry = t->allowed ? -is_cell : retry_s(t);
+    at = weir_resp_int(at + sizeof(head), t->allowed != is_cell);
+    at = weir_resp_int(at, (int64_t)t->limit);
+    at = weir_resp_int(at, (int64_t)t->remaining);
+    at = weir_resp_int(at, is_cell ? retry : reset);
+    out->at = weir_resp_int(at, is_cell ? reset : retry);
 }
 
 static void put_refusal(struct weir_text *out, enum weir_resp_dialect dialect, struct weir_str why)
@@ -188,6 +198,35 @@ static const char *fault_of(const int64_t n[4], int64_t burst)
     return NULL;
 }
 
+static void add(struct turn *turn, enum weir_resp_dialect dialect,
+                const struct weir_throttle *throttle)
+{
+    turn->dialects[turn->count] = dialect;
+    turn->throttles[turn->count++] = *throttle;
+    if (turn->count == BATCH_MAX)
+        decide(turn);
+}
+
+static struct numbers numbers_of(const struct weir_resp_command *command,
+                                 enum weir_resp_dialect dialect)
+{
+    const struct weir_str *first = &command->args[2], *last = &command->args[command->count - 1];
+    return (struct numbers){
+        .dialect = dialect,
+        .args = command->count,
+        .first_len = first->len,
+        .text = {.ptr = first->ptr, .len = (size_t)(last->ptr + last->len - first->ptr)},
+    };
+}
+
+/* Clients say the same numbers again and again: written like the last ones, they are these. */
+static bool are_said_again(const struct turn *turn, const struct numbers *numbers)
+{
+    const struct numbers *last = &turn->last;
+    return turn->count > 0 && numbers->args == last->args && numbers->dialect == last->dialect &&
+           numbers->first_len == last->first_len && weir_str_eq(numbers->text, last->text);
+}
+
 /* NAME key max_burst count period [quantity] */
 static void collect(struct turn *turn, const struct weir_resp_command *command,
                     enum weir_resp_dialect dialect)
@@ -199,6 +238,13 @@ static void collect(struct turn *turn, const struct weir_resp_command *command,
                    ? WEIR_STR("Usage: cl.throttle <key> <max_burst> <count per period> <period> "
                               "[<quantity>]")
                    : WEIR_STR("wrong number of arguments for 'throttle' command"));
+        return;
+    }
+    struct numbers numbers = numbers_of(command, dialect);
+    if (are_said_again(turn, &numbers)) {
+        struct weir_throttle again = turn->throttles[turn->count - 1];
+        again.key = command->args[1];
+        add(turn, dialect, &again);
         return;
     }
     for (uint32_t i = 2; i < command->count; i++) {
@@ -215,16 +261,15 @@ static void collect(struct turn *turn, const struct weir_resp_command *command,
         refuse(turn, dialect, weir_str_of(fault));
         return;
     }
-    turn->dialects[turn->count] = dialect;
-    turn->throttles[turn->count++] = (struct weir_throttle){
-        .key = command->args[1],
-        .burst = (uint32_t)burst,
-        .count = (uint32_t)n[1],
-        .period_s = (uint32_t)n[2],
-        .quantity = n[3],
-    };
-    if (turn->count == BATCH_MAX)
-        decide(turn);
+    turn->last = numbers;
+    add(turn, dialect,
+        &(struct weir_throttle){
+            .key = command->args[1],
+            .burst = (uint32_t)burst,
+            .count = (uint32_t)n[1],
+            .period_s = (uint32_t)n[2],
+            .quantity = n[3],
+        });
 }
 
 /* DEL key [key ...], of keys that the store counts. */
@@ -306,8 +351,7 @@ static enum weir_resp_next read_commands(struct turn *turn)
     enum weir_resp_next next = WEIR_RESP_COMMAND;
     while (!session->is_ending && !has_enough(turn) &&
            (next = weir_resp_next(&session->resp, &command)) == WEIR_RESP_COMMAND) {
-        weir_conn_amid(session->conn, false); /* the next has its own time */
-        session->has_obeyed = true;
+        turn->has_obeyed = true;
         obey(turn, &command);
     }
     decide(turn);
@@ -324,6 +368,7 @@ int weir_front_resp_feed(void *state, const uint8_t *bytes, size_t len)
     bool waits;
     struct turn turn;
     turn.session = session;
+    turn.has_obeyed = false;
     turn.count = 0;
     turn.out = weir_text_in(turn.buf, sizeof(turn.buf));
     weir_resp_feed(&session->resp, bytes, len);
@@ -334,6 +379,10 @@ int weir_front_resp_feed(void *state, const uint8_t *bytes, size_t len)
     if (waits && next == WEIR_RESP_COMMAND)
         weir_resp_wait_behind(session);
     weir_resp_end(&session->resp);
+    if (turn.has_obeyed) {
+        weir_conn_amid(session->conn, false); /* what follows has its own time */
+        session->has_obeyed = true;
+    }
     if (!session->is_alive && session->has_obeyed && !session->is_ending && session->is_trusted) {
         session->is_alive = true;
         weir_conn_alive(session->conn);

@@ -64,6 +64,11 @@ static enum weir_resp_next read_length(struct reader *r, uint32_t *out, bool *is
     return WEIR_RESP_COMMAND;
 }
 
+static inline bool is_crlf(const char *at)
+{
+    return memcmp(at, "\r\n", 2) == 0; /* one comparison */
+}
+
 /* Nearly all lengths have one digit or two, and are all there with their CRLF and a byte behind it:
  * such a one, of type '*' or '$', is passed over here.  Of all others nothing is read. */
 static inline bool read_short(struct reader *r, char type, uint32_t *out)
@@ -72,12 +77,12 @@ static inline bool read_short(struct reader *r, char type, uint32_t *out)
     if (r->end - at < 5 || at[0] != type)
         return false;
     uint32_t first = (uint32_t)at[1] - '0', second = (uint32_t)at[2] - '0';
-    if (first <= 9 && at[2] == '\r' && at[3] == '\n') {
+    if (first <= 9 && is_crlf(at + 2)) {
         r->at = at + 4;
         *out = first;
         return true;
     }
-    if (first - 1 > 8 || second > 9 || at[3] != '\r' || at[4] != '\n')
+    if (first - 1 > 8 || second > 9 || !is_crlf(at + 3))
         return false;
     r->at = at + 5;
     *out = 10 * first + second;
@@ -94,7 +99,7 @@ static inline enum weir_resp_next read_bytes(struct reader *r, uint32_t len, str
     if ((size_t)(r->end - r->at) < (size_t)len + 2)
         return WEIR_RESP_MORE;
     *out = (struct weir_str){.ptr = r->at, .len = len};
-    if (r->at[len] != '\r' || r->at[len + 1] != '\n')
+    if (!is_crlf(r->at + len))
         return bad(r, "expected CRLF behind a bulk string");
     r->at += len + 2;
     return WEIR_RESP_COMMAND;
@@ -126,7 +131,8 @@ static inline enum weir_resp_next read_bulk(struct reader *r, struct weir_str *o
     return read_bytes(r, len, out, room);
 }
 
-static enum weir_resp_next read_array(struct reader *r, struct weir_resp_command *out)
+static enum weir_resp_next read_array(struct reader *restrict r,
+                                      struct weir_resp_command *restrict out)
 {
     static const char invalid[] = "invalid multibulk length";
     size_t room = WEIR_RESP_COMMAND_MAX;

@@ -71,28 +71,42 @@ void weir_resp_put_error_about(struct weir_text *text, struct weir_str words, st
 
 #define WEIR_RESP_INT_MAX 23 /* bytes of a number: its type, a sign, 19 digits, CRLF */
 
-/* Written in place: a reply to CL.THROTTLE is five of these, most of one digit or two. */
-static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
+/* At least three of them; returns their end. */
+static inline char *weir_resp_digits(char *at, uint64_t number)
 {
-    char *at = text->at;
+    for (uint64_t more = number; more != 0; more /= 10)
+        at++;
+    for (char *digit = at; number != 0; number /= 10) /* from the last one: only constants divide */
+        *--digit = (char)('0' + number % 10);
+    return at;
+}
+
+/* At `at`, where there must be room for the longest; returns its end.  A reply to CL.THROTTLE is
+ * five of these, most of one digit or two. */
+static inline char *weir_resp_int(char *at, int64_t number)
+{
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
-    if (text->end - at < WEIR_RESP_INT_MAX) {
-        text->has_overflowed = true;
-        return;
-    }
     *at++ = ':';
     if (number < 0)
         *at++ = '-';
-    at += 1 + (rest >= 10);
-    for (uint64_t more = rest / 100; more != 0; more /= 10)
-        at++;
-    char *digit = at;
-    for (; rest >= 10; rest /= 10) /* from the last one, so that only constants divide */
-        *--digit = (char)('0' + rest % 10);
-    *--digit = (char)('0' + rest);
-    *at++ = '\r';
-    *at++ = '\n';
-    text->at = at;
+    if (rest < 10) {
+        *at++ = (char)('0' + rest);
+    } else if (rest < 100) {
+        *at++ = (char)('0' + rest / 10);
+        *at++ = (char)('0' + rest % 10);
+    } else {
+        at = weir_resp_digits(at, rest);
+    }
+    memcpy(at, "\r\n", 2);
+    return at + 2;
+}
+
+static inline void weir_resp_put_int(struct weir_text *text, int64_t number)
+{
+    if (text->end - text->at < WEIR_RESP_INT_MAX)
+        text->has_overflowed = true;
+    else
+        text->at = weir_resp_int(text->at, number);
 }
 
 #endif

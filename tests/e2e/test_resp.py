@@ -260,6 +260,22 @@ def test_bytes_may_come_one_by_one(weir):
         assert raw.read(len(expected)) == expected
 
 
+def test_numbers_said_again_are_read_as_the_first_time(weir):
+    """Commands of one feed, whose numbers are like those before or nearly so, and the same one by one."""
+    numbers = [(9, 1, 60), (9, 1, 60), (9, 1, 60, 2), (9, 1, 60, 2), (91, 6, 0), ("9", "16", "0"), (9, 1, 60), (9, 1), (9, 1, 60),
+               ("x", 1, 60), ("x", 1, 60), (9, 0, 60), (9, 0, 60), (9, 1, 60), ("9\r\n$1\r\n1", 60), (9, 1, 60), (-1, 1, 60),
+               (9, 1, 60, -1), (9, 1, 60, 0), (9, 1, 60), (12345, 67890, 3600), (12345, 67890, 3600)]
+    commands = [(name, *one) for one in numbers for name in ("CL.THROTTLE", "THROTTLE", "cl.throttle", "cl.throttle")]
+    with Raw(weir) as raw:
+        raw.send(b"".join(bulk(name, f"fed{number}", *rest) for number, (name, *rest) in enumerate(commands)) + bulk("QUIT"))
+        together = raw.read_all()
+    one_by_one = b""
+    for number, (name, *rest) in enumerate(commands):
+        with Raw(weir) as raw:
+            one_by_one += raw.send(bulk(name, f"alone{number}", *rest) + bulk("QUIT")).read_all().removesuffix(b"+OK\r\n")
+    assert together == one_by_one + b"+OK\r\n"
+
+
 def test_replies_keep_the_order_of_commands(weir):
     with Raw(weir) as raw:
         raw.send((bulk("CL.THROTTLE", "order", 99, 1, 60) + bulk("ECHO", "x" * 8000) + bulk("CL.THROTTLE", "order")
