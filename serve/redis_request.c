@@ -456,12 +456,15 @@ uint32_t weir_redis_request_settle(struct weir_redis_request *r, uint32_t from, 
     return kept - from;
 }
 
-static void count(struct weir_session *s, const struct weir_item *item)
+/* is_untaken: allowed, in an atomic request that was refused. */
+static void count(struct weir_session *s, const struct weir_item *item, bool is_untaken)
 {
     if (item->charge_count == 0)
         return;
     if (item->is_refund)
         weir_stats_refunded(s, item);
+    else if (is_untaken)
+        weir_stats_asked(s, item);
     else
         weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
 }
@@ -474,10 +477,12 @@ static void take_looked(struct weir_redis_request *r, struct weir_session *s, ui
     for (uint32_t i = 0; i < r->item_count; i++) {
         if (r->deciders[i] != WEIR_BY_TABLE_LOOKED)
             continue;
-        if (is_ok && statuses[i].code == WEIR_CODE_OK)
+        if (statuses[i].code != WEIR_CODE_OK)
+            count(s, &r->items[i], false);
+        else if (is_ok)
             weir_charge_alone(s, &r->items[i], now_ns, &statuses[i]);
         else
-            count(s, &r->items[i]);
+            weir_atomic_untaken(s, &r->items[i], now_ns, &statuses[i]);
     }
 }
 
@@ -500,10 +505,14 @@ void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session
             tell_again(r, i, &statuses[i]);
         else if (r->deciders[i] != WEIR_BY_NOBODY)
             weir_charge_told(session, item, &statuses[i]);
-        if (r->deciders[i] == WEIR_BY_STORE)
-            count(session, item);
     }
     bool is_ok = weir_combine(statuses, r->item_count) == WEIR_CODE_OK;
+    for (uint32_t i = 0; i < r->item_count; i++) {
+        const struct weir_item *item = &r->items[i];
+        bool is_untaken = r->is_atomic && !is_ok && takes_part(item);
+        if (r->deciders[i] == WEIR_BY_STORE)
+            count(session, item, is_untaken && statuses[i].code == WEIR_CODE_OK);
+    }
     take_looked(r, session, now_ns, is_ok, statuses);
     out->is_denied = false;
     out->status_count = r->item_count;

@@ -4,6 +4,7 @@
 #include "engine/charge.h"
 #include "engine/combine.h"
 #include "engine/enforce.h"
+#include "engine/stats.h"
 
 static bool takes_part(const struct weir_item *item)
 {
@@ -89,6 +90,17 @@ static void take_all(struct weir_session *s, struct weir_plan *plan, uint64_t no
     }
 }
 
+void weir_atomic_untaken(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
+                         struct weir_status *status)
+{
+    for (uint32_t i = 0; i < item->charge_count; i++) {
+        struct weir_charge *c = &item->charges[i];
+        weir_local_look(s->engine->table, c->limit, c->key, now_ns, 0, &c->verdict);
+    }
+    weir_charge_status(item, status);
+    weir_stats_asked(s, item);
+}
+
 void weir_atomic_decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                         struct weir_status *statuses)
 {
@@ -96,10 +108,15 @@ void weir_atomic_decide(struct weir_session *s, struct weir_plan *plan, uint64_t
     look_at_all(s, plan, now_ns, statuses);
     if (weir_combine(statuses, plan->item_count) == WEIR_CODE_OK)
         take_all(s, plan, now_ns, statuses);
+    bool is_ok = weir_combine(statuses, plan->item_count) == WEIR_CODE_OK;
     for (uint32_t i = 0; i < plan->item_count; i++) {
         struct weir_item *item = &plan->items[i];
         if (!takes_part(item))
             continue;
+        if (!is_ok && statuses[i].code == WEIR_CODE_OK) {
+            weir_atomic_untaken(s, item, now_ns, &statuses[i]);
+            continue;
+        }
         weir_charge_status(item, &statuses[i]);
         weir_charge_settle(s, item, &statuses[i]);
     }

@@ -22,4 +22,8 @@ void weir_atomic_spare(const struct weir_session *s, struct weir_plan *plan);
 void weir_atomic_decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                         struct weir_status *statuses);
 
+/* Tells of an item that was allowed, in a request that was refused: nothing was taken. */
+void weir_atomic_untaken(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
+                         struct weir_status *status);
+
 #endif

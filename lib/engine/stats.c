@@ -70,6 +70,12 @@ void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
     add(s, item, amounts);
 }
 
+void weir_stats_asked(struct weir_session *s, const struct weir_item *item)
+{
+    const uint64_t amounts[WEIR_COUNTERS] = {[WEIR_COUNTER_TOTAL_HITS] = item->hits};
+    add(s, item, amounts);
+}
+
 void weir_stats_refunded(struct weir_session *s, const struct weir_item *item)
 {
     const uint64_t amounts[WEIR_COUNTERS] = {[WEIR_COUNTER_NEGATIVE_HITS] = item->hits};

@@ -25,6 +25,8 @@ struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hit
 /* Adds one descriptor's decision to the statistics of its rule. */
 void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
                         const struct weir_verdict *verdict);
+/* The same where others have refused the request, and it took nothing: it was asked, no more. */
+void weir_stats_asked(struct weir_session *s, const struct weir_item *item);
 /* The same where it gave hits back: no decision, so nothing else is counted. */
 void weir_stats_refunded(struct weir_session *s, const struct weir_item *item);
 

@@ -281,6 +281,23 @@ static void a_refused_request_consumes_nothing_anywhere(void **state)
     assert_int_equal(r->statuses[1].delay_ns, 0); /* nobody queues before us */
 }
 
+static void what_a_refused_request_did_not_take_is_told_and_counted_so(void **state)
+{
+    struct rig *r = *state;
+    ask(r, "a", "one=x; two=x");
+    assert_int_equal(ask(r, "a", "one=x; two=x; queue=x"), WEIR_CODE_OVER_LIMIT);
+    assert_status(r, 0, WEIR_CODE_OK, 3, 2);
+    assert_int_equal(r->statuses[2].delay_ns, 0);
+    assert_int_equal(r->statuses[2].reset_after_ns, 0);
+    struct weir_rule_stats one = stats_of(r, "a.one"), two = stats_of(r, "a.two");
+    assert_int_equal(one.total_hits, 2);
+    assert_int_equal(one.within_limit, 1); /* that of the refused request is neither */
+    assert_int_equal(one.over_limit, 0);
+    assert_int_equal(two.total_hits, 2);
+    assert_int_equal(two.within_limit, 1);
+    assert_int_equal(two.over_limit, 1);
+}
+
 static void the_same_counter_twice_in_a_request_is_charged_twice_or_not_at_all(void **state)
 {
     struct rig *r = *state;
@@ -344,6 +361,7 @@ int main(void)
         T(giving_back_several_gives_back_each),
         T(tiers_count_an_address_and_the_net_around_it),
         A(a_refused_request_consumes_nothing_anywhere),
+        A(what_a_refused_request_did_not_take_is_told_and_counted_so),
         A(the_same_counter_twice_in_a_request_is_charged_twice_or_not_at_all),
         A(shadow_limits_take_no_part_in_all_or_nothing),
         A(quota_mode_is_combined_before_anything_is_charged),

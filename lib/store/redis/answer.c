@@ -383,6 +383,11 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
         return WEIR_ERR_STORE;
     counter->granted = granted;
     counter->hits_mark = are_hits_covered(counter) ? 0 : counter->new_mark;
+    if (counter->op == WEIR_OP_TAKE && is_allowed && !counter->is_charged) { /* others refused */
+        a.hits = 0;
+        if (!answer(&a))
+            return WEIR_ERR_STORE;
+    }
     if (!has_mark(counter))
         counter->new_mark = 0;
     return 0;
