@@ -469,6 +469,20 @@ static void count(struct weir_session *s, const struct weir_item *item, bool is_
         weir_stats_decided(s, item, &weir_tightest(item->charges, item->charge_count)->verdict);
 }
 
+/* Allowed, in an atomic request that was refused: what one server has taken, and what is given back
+ * since another has refused, is told as if it were there again. */
+static void tell_untaken(struct weir_item *item, struct weir_status *status)
+{
+    for (uint32_t k = 0; k < item->charge_count; k++) {
+        struct weir_charge *charge = &item->charges[k];
+        struct weir_verdict *v = &charge->verdict;
+        if (charge->is_taken)
+            v->remaining = v->before < v->limit ? v->limit - v->before : 0;
+        v->delay_ns = 0;
+    }
+    weir_charge_status(item, status);
+}
+
 /* Where Redis has said yes to all that was asked, what was only looked at is taken.  Somebody may
  * have been faster on this host: then the request is refused, though Redis has counted it. */
 static void take_looked(struct weir_redis_request *r, struct weir_session *s, uint64_t now_ns,
@@ -508,10 +522,14 @@ void weir_redis_request_decide(struct weir_redis_request *r, struct weir_session
     }
     bool is_ok = weir_combine(statuses, r->item_count) == WEIR_CODE_OK;
     for (uint32_t i = 0; i < r->item_count; i++) {
-        const struct weir_item *item = &r->items[i];
-        bool is_untaken = r->is_atomic && !is_ok && takes_part(item);
-        if (r->deciders[i] == WEIR_BY_STORE)
-            count(session, item, is_untaken && statuses[i].code == WEIR_CODE_OK);
+        struct weir_item *item = &r->items[i];
+        bool is_untaken =
+            r->is_atomic && !is_ok && takes_part(item) && statuses[i].code == WEIR_CODE_OK;
+        if (r->deciders[i] != WEIR_BY_STORE)
+            continue;
+        if (is_untaken)
+            tell_untaken(item, &statuses[i]);
+        count(session, item, is_untaken);
     }
     take_looked(r, session, now_ns, is_ok, statuses);
     out->is_denied = false;

@@ -329,6 +329,18 @@ static bool answer(struct asked *a)
     return false;
 }
 
+/* Allowed, but others have refused the request: told as it is, with nothing taken. */
+static bool answer_untaken(struct asked *a)
+{
+    struct weir_redis_counter *c = a->counter;
+    if (c->op != WEIR_OP_TAKE || c->is_charged || !c->verdict.allowed)
+        return true;
+    a->hits = 0;
+    bool is_sound = answer(a);
+    c->new_mark = 0; /* of nothing */
+    return is_sound;
+}
+
 /* Whether there is anything that could be released. */
 static bool has_mark(const struct weir_redis_counter *c)
 {
@@ -383,12 +395,7 @@ int weir_redis_counter_answer(struct weir_redis_counter *counter, uint64_t now_n
         return WEIR_ERR_STORE;
     counter->granted = granted;
     counter->hits_mark = are_hits_covered(counter) ? 0 : counter->new_mark;
-    if (counter->op == WEIR_OP_TAKE && is_allowed && !counter->is_charged) { /* others refused */
-        a.hits = 0;
-        if (!answer(&a))
-            return WEIR_ERR_STORE;
-    }
     if (!has_mark(counter))
         counter->new_mark = 0;
-    return 0;
+    return answer_untaken(&a) ? 0 : WEIR_ERR_STORE;
 }
