@@ -10,8 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define GATEWAY_PORT 8000
-#define API_PORT 8001
+#define GATEWAY_PORT 8000 /* and the API's is the next that is free */
 #define ADMIN_PORT 6070
 
 static void say_ready(void *ctx, const struct gateway *gateway)
@@ -38,12 +37,12 @@ static void say_ready(void *ctx, const struct gateway *gateway)
     fflush(stdout);
 }
 
-/* NULL where no port is free. */
-static const char *find_address(char out[32], uint32_t port)
+/* Returns the port, the first from this one on that is free; 0: none is. */
+static uint32_t find_address(char out[32], uint32_t port)
 {
     port = demo_free_port(port);
     snprintf(out, 32, "127.0.0.1:%u", port);
-    return port != 0 ? out : NULL;
+    return port;
 }
 
 static void end_after(double seconds)
@@ -60,15 +59,15 @@ enum cli_exit demo_gateway(const char *rules, const char *table, double seconds)
     char api[32], listen[32], admin[32], url[48], own_table[64];
     struct gateway_texts texts = {
         .rules = rules,
-        .listen = find_address(listen, GATEWAY_PORT),
-        .admin = find_address(admin, ADMIN_PORT),
+        .listen = listen,
+        .admin = admin,
         .upstream = url,
         .table = table != NULL ? table : own_table,
         .table_size = "8m",
         .workers = "2",
     };
-    const char *api_address = find_address(api, API_PORT);
-    if (texts.listen == NULL || texts.admin == NULL || api_address == NULL) {
+    uint32_t port = find_address(listen, GATEWAY_PORT);
+    if (port == 0 || find_address(api, port + 1) == 0 || find_address(admin, ADMIN_PORT) == 0) {
         cli_complain("demo: no port is free");
         return CLI_WORLD;
     }

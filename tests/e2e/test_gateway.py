@@ -436,6 +436,28 @@ def test_the_demonstration_shows_what_its_words_promise():
         assert demo.end(signal.SIGINT) == DONE
 
 
+@contextlib.contextmanager
+def taken(port):
+    """Somebody listens there: we, unless somebody else does."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            listener.listen()
+        yield
+
+
+@pytest.mark.parametrize("port", [8000, 8001, 6070])
+def test_the_demonstration_goes_elsewhere_where_a_port_is_taken(port):
+    with taken(port), Gateway("--seconds", "40", command="demo") as demo:
+        wait_until(lambda: demo.process.poll() is not None or "Ctrl-C stops" in demo.said(), "the words")
+        ports = re.findall(r"^  (?:the API|the gateway|metrics) +http://127.0.0.1:(\d+)", demo.said(), re.M)
+        assert len(set(ports)) == 3 and str(port) not in ports
+        demo.port = int(ports[1])
+        assert demo.ask("/hello").status in (200, 429)
+        assert demo.end(signal.SIGINT) == DONE
+
+
 def test_the_demonstration_ends_well_where_standard_output_is_closed():
     done = subprocess.run([WEIR, "demo", "--seconds", "1"], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE,
                           text=True, timeout=PATIENCE_S)
