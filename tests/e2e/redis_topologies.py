@@ -23,7 +23,7 @@ from service import free_port, wait_until
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead; on a busy machine that may also be one that is not
 CALM_MS = 10000             # the same, for who wants no failover that was not asked for
-DOWN_AFTER_MS = 600         # before Sentinel holds the master for dead
+DOWN_AFTER_MS = 1500        # before Sentinel holds the master for dead
 FAILOVER_S = 60             # patience: on a busy machine elections fail, and are held again
 QUICK_REPLICATION = "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"
 
