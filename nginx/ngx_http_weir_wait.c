@@ -20,10 +20,11 @@ static void cancel(void *data)
     weir_desk_cancel(&wait->waiter);
 }
 
-/* As if the phase's handler had returned rc. */
-static void go_on(ngx_http_request_t *r, ngx_int_t rc)
+/* As if the phase's handler had returned rc.  NGX_DONE: the request may be gone already. */
+static void go_on(ngx_connection_t *c, ngx_http_request_t *r, ngx_int_t rc)
 {
-    ngx_connection_t *c = r->connection;
+    if (rc == NGX_DECLINED && ngx_handle_read_event(c->read, 0) != NGX_OK)
+        rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
     if (rc == NGX_DECLINED) {
         r->read_event_handler = ngx_http_block_reading;
         r->write_event_handler = ngx_http_core_run_phases;
@@ -38,7 +39,9 @@ static void go_on(ngx_http_request_t *r, ngx_int_t rc)
 static void done(struct weir_desk_waiter *waiter, struct weir_decision *decision)
 {
     ngx_http_weir_wait_t *wait = (ngx_http_weir_wait_t *)waiter;
-    go_on(wait->request, ngx_http_weir_answered(wait->request, wait->stages, decision));
+    ngx_http_request_t *r = wait->request;
+    ngx_connection_t *c = r->connection;
+    go_on(c, r, ngx_http_weir_answered(r, wait->stages, decision));
 }
 
 struct weir_desk_waiter *ngx_http_weir_waiter(ngx_http_request_t *r, ngx_uint_t stages)

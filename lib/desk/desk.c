@@ -282,13 +282,14 @@ int weir_desk_tick(struct weir_desk *desk, uint64_t now_ns, uint64_t *wait_ns)
 {
     bool is_silent = false;
     struct weir_desk_entry *entry;
-    while ((entry = desk->first) != NULL && now_ns - entry->sent_ns >= desk->timeout_ns) {
+    while ((entry = desk->first) != NULL &&
+           weir_sat_sub(now_ns, entry->sent_ns) >= desk->timeout_ns) {
         struct weir_desk_waiter *waiter = entry->waiter;
         is_silent |= desk->heard_ns <= entry->sent_ns;
         forget(entry);
         tell(waiter, NULL);
     }
-    *wait_ns = entry != NULL ? entry->sent_ns + desk->timeout_ns - now_ns : WEIR_NEVER;
+    *wait_ns = entry != NULL ? weir_sat_sub(entry->sent_ns + desk->timeout_ns, now_ns) : WEIR_NEVER;
     desk->is_suspect |= is_silent;
     return is_silent ? WEIR_ERR_STORE_LATE : 0;
 }

@@ -31,12 +31,10 @@ static struct weir_lease_at lease_of(const struct deciding *d, const struct weir
                          item->charges->limit, weir_table_boot_ns());
 }
 
-/* Whether all that is not this host's may be decided by tokens, which seem to be there.  How many
- * items that are, *count. */
-static bool has_leases(const struct deciding *d, uint32_t *count)
+/* Whether all that is not this host's may be decided by tokens, which seem to be there. */
+static bool has_leases(const struct deciding *d)
 {
     const struct weir_desk *desk = d->desk;
-    *count = 0;
     if (desk->state != WEIR_DESK_OPEN || !desk->welcome.has_leases)
         return false;
     for (uint32_t i = 0; i < d->plan->item_count; i++) {
@@ -48,7 +46,6 @@ static bool has_leases(const struct deciding *d, uint32_t *count)
         struct weir_lease_at at = lease_of(d, item);
         if (!weir_lease_has(&at, item->charges->hits))
             return false;
-        ++*count;
     }
     return true;
 }
@@ -111,8 +108,7 @@ static void conclude(const struct deciding *d)
  * limit tighter by so much, and the service is asked for all. */
 static bool decide_by_leases(const struct deciding *d)
 {
-    uint32_t count;
-    if (!has_leases(d, &count))
+    if (!has_leases(d))
         return false;
     for (uint32_t i = 0; i < d->plan->item_count; i++) {
         if (!weir_reach_is_host(&d->plan->items[i]) && !take_lease(d, i))

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -56,7 +57,7 @@ class Host:
         self.weir = None
         if starts:
             self.serve()
-        place = "http" if kind is Nginx else "stream"
+        place = "stream" if issubclass(kind, Stream) else "http"
         self.nginx = kind(rules, table=self.folder / "table", **{place: f"weir_service unix:{self.desk} {service};"}, **nginx)
         if starts:
             self.wait_open()
@@ -384,6 +385,25 @@ def test_a_client_that_leaves_while_it_waits_is_forgotten(store):
         assert host.statuses(3) == [200] * 3
 
 
+def h2load(host, *flags):
+    return ["h2load", *flags, f"http://127.0.0.1:{host.nginx.port}/"]
+
+
+def test_streams_of_http2_wait_each_for_itself(store):
+    with Host(store, LOG, *PATIENT, listen=" http2") as host:
+        done = subprocess.run(h2load(host, "-n300", "-c4", "-m32"), capture_output=True, text=True, timeout=60, check=True)
+        assert "300 done, 100 succeeded, 200 failed, 0 errored" in done.stdout, done.stdout
+
+
+def test_a_client_that_leaves_with_all_its_streams_is_forgotten(store):
+    with Host(store, LOG, *PATIENT, listen=" http2", workers=1) as host, frozen(store):
+        client = subprocess.Popen(h2load(host, "-n32", "-c1", "-m32"), stdout=subprocess.DEVNULL)
+        wait_for(lambda: metric(host, "weir_store_pending") >= 32, "all to wait")
+        client.kill()
+        client.wait()
+        wait_for(lambda: sum(line["status"] == "499" for line in host.nginx.access()) == 32, "nginx to notice")
+
+
 def test_workers_that_end_wait_for_who_waits(store):
     with Host(store, LOG, *PATIENT, workers=1) as host:
         told = []
@@ -431,6 +451,67 @@ def test_a_connection_waits_and_blocks_nobody(store):
 def test_without_the_service_connections_are_decided_here(store):
     with Host(store, ALL % ("day", 2, ""), *PATIENT, kind=Stream, starts=False) as host:
         assert host.nginx.passes(3) == [True, True, False]
+
+
+# ---- memory ----
+
+class Watched:
+    """Before Nginx or Stream: runs it under valgrind, as one process."""
+
+    def command(self, *more):
+        return ["valgrind", f"--log-file={self.folder}/valgrind", *super().command(*more)]
+
+    def verdict(self):
+        return (self.folder / "valgrind").read_text().strip().splitlines()[-1]
+
+
+class WatchedNginx(Watched, Nginx):
+    pass
+
+
+class WatchedStream(Watched, Stream):
+    pass
+
+
+def leave(port, said):
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(said)
+
+
+def test_who_waits_is_not_touched_after_its_end(store):
+    kinds = ("log", "slots", "leaky", "some")
+    rules = KINDS + """\
+  - {key: slots, rate_limit: {unit: minute, requests_per_unit: 9, algorithm: concurrency}}
+  - {key: leaky, rate_limit: {unit: second, requests_per_unit: 20, burst: 3, algorithm: leaky_bucket}}
+  - {key: some, rate_limit: {unit: day, requests_per_unit: 9, count_if: {status: [404]}}}
+"""
+    with Host(store, rules, *PATIENT, kind=WatchedNginx, main="master_process off;", workers=1, server=places(*kinds)) as host:
+        assert host.statuses(5, "/log") == [200] * 4 + [429]
+        for kind in kinds[1:]:
+            assert host.statuses(3, f"/{kind}") == [200] * 3
+        with frozen(store):
+            for kind in kinds:
+                leave(host.nginx.port, f"GET /{kind} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            wait_for(lambda: [line["status"] for line in host.nginx.access()].count("499") >= 3, "nginx to notice")
+        host.weir.kill()
+        wait_for(lambda: "is gone" in host.nginx.log(), "it to notice")
+        assert [host.ask(f"/{kind}").status for kind in kinds] == [200] * 4
+        host.serve()
+        host.wait_open(2)
+        assert [host.ask(f"/{kind}").status for kind in kinds] == [429] + [200] * 3
+        host.nginx.stop()
+        assert "ERROR SUMMARY: 0 errors" in host.nginx.verdict()
+
+
+def test_no_connection_is_touched_after_its_end(store):
+    rules = ALL % ("day", 3, ", algorithm: sliding_window_log")
+    with Host(store, rules, *PATIENT, kind=WatchedStream, main="master_process off;", workers=1) as host:
+        with frozen(store):
+            leave(host.nginx.tcp, b"")
+            wait_for(lambda: "left before its turn" in host.nginx.log(), "nginx to notice")
+        assert host.nginx.passes(3) == [True, True, False]
+        host.nginx.stop()
+        assert "ERROR SUMMARY: 0 errors" in host.nginx.verdict()
 
 
 # ---- the gateway ----

@@ -131,11 +131,11 @@ static int feed(struct bench *b, struct weir_buf *frames)
     return err;
 }
 
-static void open_desk(struct bench *b)
+static void open_desk_of(struct bench *b, bool has_store)
 {
     const struct weir_desk_welcome welcome = {.version = WEIR_DESK_VERSION,
-                                              .has_store = true,
-                                              .has_leases = true,
+                                              .has_store = has_store,
+                                              .has_leases = has_store,
                                               .store = STORE,
                                               .nodes = 2,
                                               .on_error = WEIR_STORE_ERROR_LOCAL};
@@ -149,6 +149,11 @@ static void open_desk(struct bench *b)
     assert_int_equal(feed(b, &frames), 0);
     assert_true(weir_desk_is_open(b->desk, &is_same_table));
     assert_false(is_same_table); /* it has said 0 */
+}
+
+static void open_desk(struct bench *b)
+{
+    open_desk_of(b, true);
 }
 
 /* A decision of one status, with a slot of the store's where `name` is not NULL. */
@@ -227,6 +232,18 @@ static void what_is_of_this_host_asks_nobody(void **state)
     open_desk(b);
     assert_int_equal(decided(b, "host=x", &one), WEIR_CODE_OK);
     assert_status(b->r, 0, WEIR_CODE_OK, 4, 3);
+    see(b);
+    assert_int_equal(b->seen_count, 0);
+}
+
+static void a_service_without_a_store_is_not_asked(void **state)
+{
+    struct bench *b = *state;
+    struct asker one = new_asker();
+    assert_int_equal(decided(b, "log=x", &one), WEIR_CODE_OK); /* owed, so far */
+    open_desk_of(b, false);
+    assert_int_equal(decided(b, "log=x", &one), WEIR_CODE_OK);
+    assert_status(b->r, 0, WEIR_CODE_OK, 4, 3); /* by the table, as ever */
     see(b);
     assert_int_equal(b->seen_count, 0);
 }
@@ -519,6 +536,7 @@ int main(void)
         T(an_answer_reaches_who_asked),
         T(an_answer_comes_in_any_pieces),
         T(what_is_of_this_host_asks_nobody),
+        T(a_service_without_a_store_is_not_asked),
         T(one_more_than_may_wait_is_decided_here),
         T(a_bad_answer_ends_the_connection),
         T(who_has_waited_too_long_is_told),
