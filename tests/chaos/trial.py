@@ -12,6 +12,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import time
 
+import checker
 import history
 from checker import Limit
 from fleet_rig import DEADLINE_MS, IS_LONG, LONG_WINDOW_S, counted, quick
@@ -27,15 +28,19 @@ LIMITS = {
     "remote_address": Limit("sliding_window_log", 1000, on_store_error="closed"),
 }
 KEYS = "open,closed,local,share"
-HASTY = "--store-deadline", f"{DEADLINE_MS}ms", "--store-leases=off"    # who leases notices a fault only when it must ask
+COUNTED = "closed", "local", "share"    # of these the store's count is looked at
+LEASING = "--store-deadline", f"{DEADLINE_MS}ms"
+HASTY = *LEASING, "--store-leases=off"  # who leases notices a fault only when it must ask
 MS = 1_000_000
 BEFORE_S, AFTER_S = quick(0.6, 2.0), quick(0.5, 4.0)
 LOAD_S = 100                            # at the most
 SETTLED_MS = quick(400, 100)            # after which nobody is waited for any more
+LEASE_MS = 1000                         # a lease and a refusal in hand are good for, at the most
 LATE_MS = 5                             # promised, for the p99.9 of all answers, beyond a timer set for the deadline
 RETURN_MS = 2000                        # how long a node tries to give back what must not count
 RECOVERY_MS = 2000                      # promised, from when the store accepts writes
 MOST = quick(0.0, 0.9)                  # a machine may be too busy to keep a deadline, now and then
+USE = quick(0, 0.85)                    # of its limit, by a key that has had its burst before
 TRIES = quick(1, 3)                     # of which the best counts, for what else this machine does can only make times longer
 GROWTH_MAX = 16 << 20                   # bytes of a node's memory
 
@@ -45,7 +50,8 @@ class Trial:
 
     def __init__(self, fleet, fault, seconds, after_s=AFTER_S, **load):
         fleet.wait_for_each_other()
-        before = fleet.rss()
+        self.fleet, before = fleet, fleet.rss()
+        self.notice_ms = SETTLED_MS if "--store-leases=off" in fleet.flags else SETTLED_MS + LEASE_MS
         with fleet.load(seconds=LOAD_S, deadline_ms=DEADLINE_MS, **load) as self.load:
             self.load.wait_until(BEFORE_S)
             self.breaks_ns = time.monotonic_ns()
@@ -69,7 +75,7 @@ class Trial:
     def during(self, name):
         """Of the time when everybody knows that the store is away, and it is."""
         return [hit for hit in self.load.of(name)
-                if self.began_ns + SETTLED_MS * MS <= hit.sent_ns and hit.answered_ns < self.ended_ns]
+                if self.began_ns + self.notice_ms * MS <= hit.sent_ns and hit.answered_ns < self.ended_ns]
 
     def recovery_ms(self):
         """From when the store accepted writes until it was asked again."""
@@ -134,7 +140,7 @@ def judge_recovery(trial):
 def judge_counts(trial, site, is_broken):
     """The store has counted what all nodes have admitted.  is_broken: connections broke, and whether the store had obeyed what was
     under way just then nobody will know; such hits are charged."""
-    for name in "closed", "local", "share":
+    for name in COUNTED:
         hits = trial.load.of(name)
         least = sum(hit.verdict == OK for hit in hits)
         more = unreturned(trial, hits)
@@ -142,6 +148,30 @@ def judge_counts(trial, site, is_broken):
             more += sum(hit.sent_ns <= trial.began_ns and hit.answered_ns >= trial.breaks_ns for hit in hits)
         wait_until(lambda: least <= counted(site.servers, name) <= least + more,
                    f"{least} hits of {name}, or {more} more; there are {counted(site.servers, name)}")
+
+
+def judge_tokens(trial, site, is_broken):
+    """The same with leases: the store has counted what was admitted, and what nodes have been granted and neither spent nor given
+    back.  is_broken: of what was granted just then nobody has heard."""
+    hits = [hit for name in COUNTED for hit in trial.load.of(name)]
+    least, more = sum(hit.verdict == OK for hit in hits), unreturned(trial, hits)
+
+    def surplus():
+        tokens = {what: sum(trial.fleet.metric(i, f"weir_store_lease_tokens_{what}_total") for i in range(len(trial.fleet.nodes)))
+                  for what in ("granted", "spent", "returned")}
+        unspent = tokens["granted"] - tokens["spent"] - tokens["returned"]
+        return sum(counted(site.servers, name) for name in COUNTED) - least - unspent
+    wait_until(lambda: 0 <= surplus() and (is_broken or surplus() <= more),
+               f"{least} hits and the tokens, or {more} more; there are {surplus()}")
+
+
+def least_use(trial):
+    """(share, name) of the key that is used least once the store is back, of keys that are asked for more than they may have."""
+    found = []
+    for name, limit in trial.fleet.limits.items():
+        hits = trial.of(name, trial.settled_ns)
+        found.append((checker.utilisation(hits, limit, hits[0].first_ns, hits[-1].last_ns), name))
+    return min(found)
 
 
 def unreturned(trial, hits):
