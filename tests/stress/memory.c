@@ -106,11 +106,35 @@ static void the_overflow_at_80_percent_is_below_a_thousandth(void **state)
     }
 }
 
+/* A decision waits for one line of memory: the one that is looked at first should be it. */
+static void most_keys_live_where_they_are_looked_for_first(void **state)
+{
+    (void)state;
+    uint64_t seed = rig_seed(), keys = rig_scaled(400000, 100000), in_line[WEIR_LINES + 1] = {0};
+    struct weir_table *table = make(keys * 10 / 8);
+    (void)fill(table, 1, keys, seed);
+    for (uint64_t n = 0; n < keys; n++) {
+        struct weir_home home = weir_slots_locate(table, rig_key(seed, n));
+        union weir_u16b value, *slot = weir_slots_find(&home, &value);
+        uint32_t line = 0;
+        while (line < WEIR_LINES &&
+               (uintptr_t)slot / 64 != (uintptr_t)weir_slots_line(&home, line) / 64)
+            line++;
+        in_line[line]++;
+    }
+    for (uint32_t line = 0; line < WEIR_LINES; line++)
+        printf("# line %u: %.1f%%\n", line, 100.0 * (double)in_line[line] / (double)keys);
+    assert_true(in_line[0] * 100 >= keys * 70);
+    assert_true((in_line[0] + in_line[1]) * 100 >= keys * 90);
+    weir_table_close(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_costs_at_most_24_bytes),
         cmocka_unit_test(the_overflow_at_80_percent_is_below_a_thousandth),
+        cmocka_unit_test(most_keys_live_where_they_are_looked_for_first),
     };
     /* No threads here, so nothing for ThreadSanitizer to find, and ten times the time. */
     return RIG_HAS_PROCESSES ? cmocka_run_group_tests(tests, NULL, NULL) : 0;
