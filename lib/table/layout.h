@@ -131,7 +131,9 @@ struct weir_record {
 };
 static_assert(sizeof(struct weir_record) == 64, "a record is a cache line");
 
-/* One rule's counters in one shard. */
+/* One rule's counters in one shard: by enum weir_counter, and hits that are total and within the
+ * limit, both, because most are, and two additions to shared memory are dearer than one. */
+#define WEIR_STATS_BOTH 7
 struct weir_stats_line {
     uint64_t counter[8];
 };

@@ -47,17 +47,23 @@ void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
     }
 }
 
+/* One addition for the two. */
 void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard, uint64_t hits)
 {
-    struct weir_stats_line *line = line_of(table, stat, shard);
-    (void)__atomic_fetch_add(&line->counter[WEIR_COUNTER_TOTAL_HITS], hits, __ATOMIC_RELAXED);
-    (void)__atomic_fetch_add(&line->counter[WEIR_COUNTER_WITHIN_LIMIT], hits, __ATOMIC_RELAXED);
+    uint64_t *at = &line_of(table, stat, shard)->counter[WEIR_STATS_BOTH];
+    (void)__atomic_fetch_add(at, hits, __ATOMIC_RELAXED);
+}
+
+static uint64_t sum_of(const struct weir_table *table, uint32_t stat, uint32_t word)
+{
+    uint64_t sum = 0;
+    for (uint32_t shard = 0; shard < WEIR_STATS_SHARDS; shard++)
+        sum += __atomic_load_n(&line_of(table, stat, shard)->counter[word], __ATOMIC_RELAXED);
+    return sum;
 }
 
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter)
 {
-    uint64_t sum = 0;
-    for (uint32_t shard = 0; shard < WEIR_STATS_SHARDS; shard++)
-        sum += __atomic_load_n(&line_of(table, stat, shard)->counter[counter], __ATOMIC_RELAXED);
-    return sum;
+    bool is_of_both = counter == WEIR_COUNTER_TOTAL_HITS || counter == WEIR_COUNTER_WITHIN_LIMIT;
+    return sum_of(table, stat, counter) + (is_of_both ? sum_of(table, stat, WEIR_STATS_BOTH) : 0);
 }

@@ -323,6 +323,7 @@ static void a_table_of_another_size_forgives_nothing(void **state)
     }
     uint32_t stat = weir_stats_claim(table, 1234);
     weir_stats_add(table, stat, 5, WEIR_COUNTER_OVER_LIMIT, 42);
+    weir_stats_add_within(table, stat, 6, 17);
     weir_table_close(table);
     assert_int_equal(weir_table_resize(path, new_path, &large, why, sizeof why), 0);
     table = rig_open(new_path, NULL);
@@ -335,6 +336,8 @@ static void a_table_of_another_size_forgives_nothing(void **state)
     }
     assert_int_equal(weir_stats_read(table, weir_stats_claim(table, 1234), WEIR_COUNTER_OVER_LIMIT),
                      42);
+    assert_int_equal(weir_stats_read(table, weir_stats_claim(table, 1234), WEIR_COUNTER_TOTAL_HITS),
+                     17);
     weir_table_close(table);
     unlink(path);
     unlink(new_path);
@@ -353,6 +356,25 @@ static void rules_beyond_the_maximum_share_one_line_of_statistics(void **state)
     assert_true(found > 0);
     weir_stats_add(table, found, UINT32_MAX, WEIR_COUNTER_TOTAL_HITS, 7);
     assert_int_equal(weir_stats_read(table, found, WEIR_COUNTER_TOTAL_HITS), 7);
+    weir_table_close(table);
+}
+
+static void hits_within_the_limit_are_total_hits_too(void **state)
+{
+    (void)state;
+    static const struct weir_table_geometry geometry = {.file_bytes = 1 << 20};
+    static const uint64_t amounts[WEIR_COUNTERS] = {[WEIR_COUNTER_TOTAL_HITS] = 7,
+                                                    [WEIR_COUNTER_WITHIN_LIMIT] = 3,
+                                                    [WEIR_COUNTER_OVER_LIMIT] = 4};
+    struct weir_table *table = rig_open(NULL, &geometry);
+    uint32_t stat = weir_stats_claim(table, 3);
+    weir_stats_add_all(table, stat, 1, amounts);
+    weir_stats_add_within(table, stat, 1, 10);
+    weir_stats_add_within(table, stat, 2, 20);
+    assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_TOTAL_HITS), 37);
+    assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_WITHIN_LIMIT), 33);
+    assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_OVER_LIMIT), 4);
+    assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_NEAR_LIMIT), 0);
     weir_table_close(table);
 }
 
@@ -393,6 +415,7 @@ int main(void)
         cmocka_unit_test(window_lengths_are_known_up_to_their_maximum),
         cmocka_unit_test(a_table_of_another_size_forgives_nothing),
         cmocka_unit_test(rules_beyond_the_maximum_share_one_line_of_statistics),
+        cmocka_unit_test(hits_within_the_limit_are_total_hits_too),
         cmocka_unit_test(a_dump_shows_every_live_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
