@@ -146,6 +146,7 @@ static int open_engine(struct weir_service *service)
         .shadow_mode = settings->shadow_mode,
         .quota_mode = settings->quota_mode,
         .eventual = strcmp(settings->consistency, "eventual") == 0,
+        .never_forks = true,
         .no_top_keys = !settings->top_keys,
         .near_limit_ratio = (float)settings->near_limit_ratio,
         .log = engine_says,

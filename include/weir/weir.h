@@ -54,6 +54,7 @@ struct weir_options {
     bool shadow_mode;        /* decide and count, but answer OK (global shadow mode) */
     bool quota_mode;         /* every limit is in quota mode */
     bool eventual;           /* limits that do not say are `consistency: eventual` (weir serve) */
+    bool never_forks;        /* a table in memory is this process's alone: huge pages, if any */
     bool no_top_keys;        /* leave no words of keys in the table: see weir_top_each() */
     bool virtual_time;       /* now_ns is the truth, also where it goes back a little: for replays;
                              * otherwise up to two seconds are taken for a thread that is behind */

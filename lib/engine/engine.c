@@ -64,7 +64,8 @@ static void hint_geometry(struct weir_table_geometry *out, const struct weir_rul
 
 static int open_table(struct weir *w, const struct weir_rules *rules, const char *path)
 {
-    struct weir_table_geometry geometry = {.file_bytes = w->options.table_bytes};
+    struct weir_table_geometry geometry = {.file_bytes = w->options.table_bytes,
+                                           .is_unshared = w->options.never_forks};
     char why[256] = "";
     if (geometry.file_bytes == 0)
         geometry.file_bytes = WEIR_TABLE_BYTES_DEFAULT;

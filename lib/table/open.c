@@ -349,11 +349,13 @@ static int open_private(struct weir_table **out, const struct weir_table_geometr
     int err = fill_header(&header, geometry, why, why_len);
     if (err != 0)
         return err;
+    int sharing = geometry != NULL && geometry->is_unshared ? MAP_PRIVATE : MAP_SHARED;
     void *base =
-        mmap(NULL, header.file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(NULL, header.file_bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return refuse(WEIR_ERR_NOMEM, why, why_len, "cannot map %" PRIu64 " MiB of memory: %s",
                       header.file_bytes >> 20, strerror(errno));
+    (void)madvise(base, header.file_bytes, MADV_HUGEPAGE); /* as map_file() */
     memcpy(base, &header, sizeof header);
     err = new_handle(out, base, NULL);
     if (err != 0)

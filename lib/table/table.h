@@ -29,15 +29,16 @@ struct weir_table_geometry {
     uint32_t window_regions; /* hint: distinct window lengths in the rules */
     uint32_t bucket_regions; /* hint: distinct bucket horizons (powers of 16) */
     uint32_t bucket_share;   /* of the sketch, in eighths; 0: by the hints */
+    bool is_unshared;        /* memory without a name: no child of fork() will ever need it */
 };
 
 #define WEIR_TABLE_BYTES_DEFAULT (UINT64_C(64) << 20)
 #define WEIR_TABLE_BYTES_MIN (UINT64_C(1) << 20)
 #define WEIR_TABLE_GRAIN (UINT64_C(1) << 16)
 
-/* Attaches to the file at path, creating it if there is none.  path NULL: private anonymous memory.
- * 0, or WEIR_ERR_TABLE, WEIR_ERR_IO, WEIR_ERR_INVALID; why[] says in words what is wrong and what
- * would be right. */
+/* Attaches to the file at path, creating it if there is none.  path NULL: memory without a name,
+ * which children of fork() share unless the geometry says otherwise.  0, or WEIR_ERR_TABLE,
+ * WEIR_ERR_IO, WEIR_ERR_INVALID; why[] says in words what is wrong and what would be right. */
 WEIR_MUST_CHECK int weir_table_open(struct weir_table **out, const char *path,
                                     const struct weir_table_geometry *geometry, char *why,
                                     size_t why_len);
