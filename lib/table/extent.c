@@ -4,8 +4,14 @@
 #include "algo/limit.h"
 
 #define UNITS_PER_CHUNK (WEIR_CHUNK_BYTES / WEIR_UNIT_BYTES)
-#define CHUNK_CONTINUES UINT32_MAX    /* belongs to the object that began in an earlier chunk */
 #define CHUNK_SKETCH (UINT32_MAX - 1) /* belongs to a sketch, for good */
+/* From here on: taken for something that lies in several chunks, by whom and when; see claim_run().
+ * UINT32_MAX, which older versions left in all chunks of an object but the first, is nobody's. */
+#define CHUNK_MARK (UINT32_C(1) << 31)
+#define CHUNK_MARK_MAX (CHUNK_MARK | MARK_SECOND_MAX << MARK_NONCE_BITS | MARK_NONCE_MAX)
+#define MARK_NONCE_BITS 18
+#define MARK_NONCE_MAX ((UINT32_C(1) << MARK_NONCE_BITS) - 1)
+#define MARK_SECOND_MAX UINT32_C(0xfff)
 #define NONCE_MASK ((UINT64_C(1) << WEIR_FP_SHIFT) - 1)
 /* Longer than any live process takes from claiming an extent to linking it. */
 #define LINK_PATIENCE_S 30u
@@ -29,44 +35,99 @@ static uint32_t class_of(const struct weir_table *table, uint64_t chunk)
     return __atomic_load_n(&table->chunk_class[chunk], __ATOMIC_ACQUIRE);
 }
 
-static bool take_chunk(struct weir_table *table, uint64_t chunk, uint32_t class)
+static bool swap_class(struct weir_table *table, uint64_t chunk, uint32_t from, uint32_t to)
 {
-    uint32_t free_class = 0;
-    return __atomic_compare_exchange_n(&table->chunk_class[chunk], &free_class, class, false,
+    return __atomic_compare_exchange_n(&table->chunk_class[chunk], &from, to, false,
                                        __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
-/* Takes `count` chunks in a row from `first` on; gives back what it got if one is taken.  The
- * first comes last: as soon as it has its class, others may claim the object that begins there. */
-static bool take_run(struct weir_table *table, uint64_t first, uint64_t count, uint32_t class,
-                     uint32_t rest)
+static uint32_t make_mark(struct weir_table *table, uint64_t now_s)
 {
-    for (uint64_t i = count; i-- > 0;) {
-        if (take_chunk(table, first + i, i == 0 ? class : rest))
+    return CHUNK_MARK | ((uint32_t)now_s & MARK_SECOND_MAX) << MARK_NONCE_BITS |
+           ((uint32_t)weir_table_unique(table) & MARK_NONCE_MAX);
+}
+
+static bool is_mark(uint32_t class)
+{
+    return class >= CHUNK_MARK && class <= CHUNK_MARK_MAX;
+}
+
+static bool is_old_mark(uint32_t class, uint64_t now_s)
+{
+    uint32_t age_s = ((uint32_t)now_s - (class >> MARK_NONCE_BITS)) & MARK_SECOND_MAX;
+    return is_mark(class) && age_s >= LINK_PATIENCE_S;
+}
+
+/* Gives back what bears our mark still. */
+static void drop_run(struct weir_table *table, uint64_t first, uint64_t count, uint32_t mark)
+{
+    for (uint64_t i = 0; i < count; i++)
+        (void)swap_class(table, first + i, mark, 0);
+}
+
+/* Takes `count` chunks in a row from `first` on.  They all get our mark; then the first is swapped
+ * for the class, and from that instant the run is an object, whose further chunks keep the mark.
+ * Who dies before has left marks that begin no object (reclaim_runs()); who slept for so long that
+ * others took it for dead finds the first chunk without its mark. */
+static bool take_run(struct weir_table *table, uint64_t first, uint64_t count, uint32_t class,
+                     uint32_t mark)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (swap_class(table, first + i, 0, mark))
             continue;
-        while (++i < count)
-            __atomic_store_n(&table->chunk_class[first + i], 0, __ATOMIC_RELEASE);
+        drop_run(table, first, i, mark);
         return false;
     }
-    return true;
+    if (swap_class(table, first, mark, class))
+        return true;
+    drop_run(table, first, count, mark);
+    return false;
+}
+
+/* Whether what begins at `head` reaches beyond its chunk. */
+static bool reaches_on(uint32_t head)
+{
+    return head == CHUNK_SKETCH || (head > UNITS_PER_CHUNK && head < CHUNK_MARK);
+}
+
+/* Frees runs that somebody has marked and left; says whether there were any.  The first chunk goes
+ * first: that is where a sleeper would make the run its own. */
+static bool reclaim_runs(struct weir_table *table, uint64_t now_s)
+{
+    bool has_freed = false;
+    for (uint64_t chunk = 0, end; chunk < table->extent_chunks; chunk = end) {
+        uint32_t mark = class_of(table, chunk);
+        for (end = chunk + 1; end < table->extent_chunks && class_of(table, end) == mark;)
+            end++;
+        bool is_part = chunk > 0 && reaches_on(class_of(table, chunk - 1));
+        if (is_old_mark(mark, now_s) && !is_part && swap_class(table, chunk, mark, 0)) {
+            drop_run(table, chunk + 1, end - chunk - 1, mark);
+            has_freed = true;
+        }
+    }
+    return has_freed;
 }
 
 /* Large things go to the end of the region, so that they do not cut up the room for small ones. */
-static uint64_t claim_run(struct weir_table *table, uint64_t count, uint32_t class, uint32_t rest)
+static uint64_t claim_run(struct weir_table *table, uint64_t count, uint32_t class, uint64_t now_s)
 {
     if (count > table->extent_chunks)
         return UINT64_MAX;
-    for (uint64_t first = table->extent_chunks - count + 1; first-- > 0;) {
-        if (class_of(table, first) == 0 && take_run(table, first, count, class, rest))
-            return first;
-    }
+    uint32_t mark = make_mark(table, now_s);
+    do {
+        for (uint64_t first = table->extent_chunks - count + 1; first-- > 0;) {
+            if (class_of(table, first) == 0 && take_run(table, first, count, class, mark))
+                return first;
+        }
+    } while (reclaim_runs(table, now_s));
     return UINT64_MAX;
 }
 
 uint64_t weir_extent_claim_chunks(struct weir_table *table, uint64_t bytes)
 {
     uint64_t count = (bytes + WEIR_CHUNK_BYTES - 1) / WEIR_CHUNK_BYTES;
-    uint64_t chunk = claim_run(table, count, CHUNK_SKETCH, CHUNK_SKETCH);
+    uint64_t now_s = weir_table_now(table) / WEIR_NS_PER_S;
+    uint64_t chunk = claim_run(table, count, CHUNK_SKETCH, now_s);
     return chunk == UINT64_MAX ? UINT64_MAX : chunk * WEIR_CHUNK_BYTES;
 }
 
@@ -89,7 +150,7 @@ struct weir_extent *weir_extent_at(const struct weir_table *table, uint32_t unit
     if (chunk >= table->extent_chunks)
         return NULL;
     uint32_t class = class_of(table, chunk);
-    if (class == 0 || class >= CHUNK_SKETCH)
+    if (class == 0 || class >= CHUNK_MARK)
         return NULL;
     uint64_t within = unit % UNITS_PER_CHUNK;
     bool fits =
@@ -192,7 +253,7 @@ uint32_t weir_extent_claim(struct weir_table *table, uint64_t fp, union weir_u16
     if (unit != WEIR_EXTENT_NONE)
         return unit;
     uint64_t chunks = (units + UNITS_PER_CHUNK - 1) / UNITS_PER_CHUNK;
-    uint64_t chunk = claim_run(table, chunks, (uint32_t)units, CHUNK_CONTINUES);
+    uint64_t chunk = claim_run(table, chunks, (uint32_t)units, now_s);
     if (chunk != UINT64_MAX && claim_object(table, chunk * UNITS_PER_CHUNK, whose, now_s, false))
         return (uint32_t)(chunk * UNITS_PER_CHUNK);
     return claim_among(table, units, whose, now_s, true);
@@ -212,11 +273,13 @@ void weir_extent_release(struct weir_table *table, uint32_t unit, uint64_t fp, u
 uint64_t weir_extent_bytes_used(const struct weir_table *table)
 {
     uint64_t used = 0;
+    bool is_sketch = false;
     for (uint64_t chunk = 0; chunk < table->extent_chunks; chunk++) {
         uint32_t class = class_of(table, chunk);
-        if (class == CHUNK_SKETCH)
+        is_sketch = class == CHUNK_SKETCH || (is_sketch && is_mark(class));
+        if (is_sketch)
             used += WEIR_CHUNK_BYTES;
-        if (class == 0 || class >= CHUNK_SKETCH)
+        if (class == 0 || class >= CHUNK_MARK)
             continue;
         uint64_t objects = class <= UNITS_PER_CHUNK ? UNITS_PER_CHUNK / class : 1;
         for (uint64_t i = 0; i < objects; i++) {

@@ -176,6 +176,56 @@ static void one_who_was_taken_for_dead_changes_nothing(void **state)
     weir_table_close(table);
 }
 
+/* ---- objects of several chunks ---- */
+
+enum { MANY_CELLS = 30000, CHUNKS = 4 }; /* 240 kB */
+
+static uint32_t claim_cells(struct weir_table *table, uint32_t cells, uint64_t now_ns)
+{
+    struct weir_home home = weir_slots_locate(table, 42);
+    uint64_t owner;
+    return weir_extent_claim(table, 42, &home.bucket[0]->slot[0], cells, now_ns, &owner);
+}
+
+static uint32_t claim_many(struct weir_table *table, uint64_t now_ns)
+{
+    return claim_cells(table, MANY_CELLS, now_ns);
+}
+
+/* A table whose only room is CHUNKS chunks, in which somebody died after marking so many of them.
+ * *first receives where. */
+static struct weir_table *left_after(uint64_t marked, uint64_t *first)
+{
+    struct weir_table *table = rig_open(NULL, NULL);
+    uint32_t unit = claim_many(table, NOW_NS);
+    assert_true(unit != WEIR_EXTENT_NONE);
+    *first = (uint64_t)unit * WEIR_UNIT_BYTES / WEIR_CHUNK_BYTES;
+    weir_extent_at(table, unit)->whose = (union weir_u16b){0};
+    uint32_t mark = table->chunk_class[*first + 1];
+    for (uint64_t i = 0; i < table->extent_chunks; i++) {
+        bool is_ours = i >= *first && i < *first + CHUNKS;
+        table->chunk_class[i] = !is_ours ? UINT32_MAX : i < *first + marked ? mark : 0;
+    }
+    return table;
+}
+
+static void who_dies_while_claiming_many_chunks_leaks_none(void **state)
+{
+    (void)state;
+    for (uint64_t marked = 1; marked <= CHUNKS; marked++) {
+        uint64_t first;
+        struct weir_table *table = left_after(marked, &first);
+        assert_int_equal(claim_many(table, NOW_NS + 10 * SECOND), WEIR_EXTENT_NONE); /* alive? */
+        uint64_t unit = first * WEIR_CHUNK_BYTES / WEIR_UNIT_BYTES;
+        assert_int_equal(claim_many(table, NOW_NS + 40 * SECOND), unit);
+        /* What has become an object is not cut up, however old its marks are. */
+        assert_int_equal(claim_cells(table, 100, NOW_NS + 400 * SECOND), WEIR_EXTENT_NONE);
+        for (uint64_t i = 0; i < CHUNKS; i++)
+            assert_int_not_equal(table->chunk_class[first + i], 0);
+        weir_table_close(table);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_log_grows_when_its_limit_is_raised),
         cmocka_unit_test(extents_of_the_dead_are_used_again),
         cmocka_unit_test(one_who_was_taken_for_dead_changes_nothing),
+        cmocka_unit_test(who_dies_while_claiming_many_chunks_leaks_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
