@@ -21,6 +21,7 @@ from service import ROOT, Service, free_port, wait_until
 BUILD = pathlib.Path(os.environ.get("WEIR_BUILD") or ROOT / "build")
 HAMMER = BUILD / "tests/chaos_hammer"
 IS_LONG = os.environ.get("WEIR_CHAOS") == "long"
+IS_SANITIZED = float(os.environ.get("WEIR_TEST_SCALE") or 1) < 1
 LISTENERS = {"grpc": "grpc", "json": "http", "check": "http", "resp": "resp"}
 DEADLINE_MS = 15 if IS_LONG else 100    # --store-deadline: its default, or what a busy machine keeps, too
 LONG_WINDOW_S = 1_500_000_000           # from 2017 to 2065: no test sees its end

@@ -15,7 +15,7 @@ import time
 import checker
 import history
 from checker import Limit
-from fleet_rig import DEADLINE_MS, IS_LONG, LONG_WINDOW_S, counted, quick
+from fleet_rig import DEADLINE_MS, IS_LONG, IS_SANITIZED, LONG_WINDOW_S, counted, quick
 from history import OK, OVER
 from service import wait_until
 
@@ -42,7 +42,7 @@ RECOVERY_MS = 2000                      # promised, from when the store accepts 
 MOST = quick(0.0, 0.9)                  # a machine may be too busy to keep a deadline, now and then
 USE = quick(0, 0.85)                    # of its limit, by a key that has had its burst before
 TRIES = quick(1, 3)                     # of which the best counts, for what else this machine does can only make times longer
-GROWTH_MAX = 16 << 20                   # bytes of a node's memory
+GROWTH_MAX = (16 << 20) * (4 if IS_SANITIZED else 1)    # bytes of a node's memory; sanitizers need several for each
 
 
 class Trial:
