@@ -8,7 +8,6 @@
  * given back.
  *
  * SPDX-License-Identifier: Apache-2.0 */
-#include "base/str.h"
 #include "engine/publish.h"
 #include "proto/desk.h"
 #include "serve/ask.h"
@@ -130,14 +129,12 @@ static int greet(struct desk *desk, const struct weir_desk_frame *frame)
 {
     const struct weir_asks *asks = desk->worker->asks;
     const struct weir_settings *settings = weir_service_settings(desk->worker->service);
-    const struct weir_str word = WEIR_STR("desk");
     struct weir_desk_hello hello;
     if (desk->has_greeted || weir_desk_read_hello(frame->body, &hello) != 0)
         return WEIR_ERR_INVALID;
     struct weir_desk_welcome welcome = {
         .version = WEIR_DESK_VERSION,
-        .table =
-            weir_siphash13(weir_table_hash_key(desk->worker->engine->table), word.ptr, word.len),
+        .table = weir_table_id(desk->worker->engine->table),
         .has_store = asks != NULL,
         .has_leases = asks != NULL && settings->store_leases,
         .store = asks != NULL ? weir_ask_store_name(asks) : 0,

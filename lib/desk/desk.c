@@ -3,8 +3,6 @@
 
 #include "algo/math.h"
 #include "base/err.h"
-#include "base/hash.h"
-#include "base/str.h"
 #include "table/table.h"
 
 #include <stdlib.h>
@@ -229,16 +227,11 @@ int weir_desk_feed(struct weir_desk *desk, const void *bytes, size_t len, uint64
 
 /* ---- the connection ---- */
 
-static uint64_t table_id(const struct weir_desk *desk)
-{
-    struct weir_str word = WEIR_STR("desk");
-    return weir_siphash13(weir_table_hash_key(desk->session->engine->table), word.ptr, word.len);
-}
-
 void weir_desk_connected(struct weir_desk *desk)
 {
     WEIR_ASSERT(desk->state == WEIR_DESK_GONE);
-    struct weir_desk_hello hello = {.version = WEIR_DESK_VERSION, .table = table_id(desk)};
+    struct weir_desk_hello hello = {.version = WEIR_DESK_VERSION,
+                                    .table = weir_table_id(desk->session->engine->table)};
     if (weir_desk_put_hello(&desk->out, &hello))
         desk->state = WEIR_DESK_GREETING;
 }
@@ -301,7 +294,7 @@ bool weir_desk_is_waited_for(const struct weir_desk *desk)
 
 bool weir_desk_is_open(const struct weir_desk *desk, bool *is_same_table)
 {
-    *is_same_table = desk->welcome.table == table_id(desk);
+    *is_same_table = desk->welcome.table == weir_table_id(desk->session->engine->table);
     return desk->state == WEIR_DESK_OPEN;
 }
 

@@ -55,6 +55,12 @@ WEIR_MUST_CHECK int weir_table_resize(const char *path, const char *new_path,
 
 const struct weir_hash_key *weir_table_hash_key(const struct weir_table *table);
 
+/* A number that no other table has, the same in all processes on it; says nothing of the key. */
+static inline uint64_t weir_table_id(const struct weir_table *table)
+{
+    return weir_siphash13(weir_table_hash_key(table), "table", 5);
+}
+
 /* 64 bits, drawn by chance when the table was opened. */
 uint64_t weir_table_seed(const struct weir_table *table);
 

@@ -80,7 +80,9 @@ class Host:
 
     def __exit__(self, kind, *rest):
         try:
+            told = self.nginx.log()
             self.nginx.__exit__(kind, *rest)
+            assert kind or "another table" not in told
             if self.weir and self.weir.is_running():
                 self.weir.stop()
         finally:
@@ -546,6 +548,14 @@ def test_two_gateways_have_one_count(store, monkeypatch):
 
 
 # ---- what cannot be ----
+
+def test_a_service_on_another_table_is_told_of_and_asked(store):
+    rules = ALL % ("day", 4, "")
+    with Host(store, rules, *PATIENT) as one, Nginx(rules, http=f"weir_service unix:{one.desk} {WAITING};", workers=1) as other:
+        wait_for(lambda: "has another table" in other.log(), "it to be told")
+        assert [(one, other)[i % 2].ask().status for i in range(6)] == [200] * 4 + [429] * 2
+
+
 
 @pytest.mark.parametrize("words, why", [
     ("127.0.0.1:80", "needs unix:PATH"),
