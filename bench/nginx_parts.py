@@ -24,7 +24,7 @@ LINES = (
     ("nginx: two headers, by add_header", 0, None, nginx.HEADERS, ""),
     ("limit_req", 0, None, "limit_req zone=z burst=1000000 nodelay;", ZONE),
     ("weir: asked, and no rule applies", 0, NO_RULE, "weir_limit on; weir_headers none;", ""),
-    ("weir: one limit: matched, counted", 3, RULE, "weir_limit on; weir_headers none;", ""),
+    ("weir: one limit, of a client that comes again", 3, RULE, "weir_limit on; weir_headers none;", ""),
     ("weir: two headers", 4, RULE, "weir_limit on;", ""),
     ("weir: another limit", 5, SECOND, "weir_limit on;", ""),
 )
