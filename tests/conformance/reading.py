@@ -84,10 +84,10 @@ class Reading:
         for one, limit in zip(descriptors, limits):
             quota = self.quota_mode or bool(limit and limit.get("quota"))
             status = {"code": "OK"}
-            if limit is None or limit.get("name") in replaced:
-                quota = self.quota_mode
-            elif limit.get("unlimited"):
+            if limit and limit.get("unlimited"):                             # which nothing replaces
                 status["limitRemaining"], quota = UNLIMITED, False
+            elif limit is None or limit.get("name") in replaced:
+                quota = self.quota_mode
             else:
                 hits = one.get("hits", max(1, hits_addend))
                 is_over, remaining = self.count(domain, limit, hits, one.get("negative"))
