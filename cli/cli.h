@@ -62,6 +62,8 @@ struct cli_command {
     const char *about;    /* the paragraphs of `weir help NAME`; lines end in \n */
     const struct cli_option *options;
     size_t option_count;
+    const char *const
+        *common; /* ends with NULL: all that --help shows, as they do not fit a screen */
     const char *(*group_at)(size_t index); /* the title above an option, or NULL; may be NULL */
     size_t operands_min, operands_max;
     const void *defaults; /* of the settings, settings_len bytes */
@@ -100,7 +102,8 @@ const char *cli_name_of(struct cli_name *buf, const struct cli_option *option);
 
 /* help.c */
 void cli_help_program(FILE *out);
-void cli_help_command(FILE *out, const struct cli_command *command);
+void cli_help_command(FILE *out, const struct cli_command *command); /* all of it */
+void cli_help_brief(FILE *out, const struct cli_command *command);   /* what fits a screen */
 
 /* main.c: the tables, for help and suggestions. */
 const struct cli_command *cli_command_at(size_t index); /* NULL past the end */

@@ -78,6 +78,11 @@ static const struct cli_option options[] = {
     CLI_OPTION(CLI_FLAG, print, NULL, "print the nginx configuration that would be run; then exit"),
 };
 
+static const char *const common[] = {
+    "rules",    "upstream", "listen", "admin",  "headers", "trusted_proxies",
+    "tls_cert", "tls_key",  "store",  "config", "print",   NULL,
+};
+
 const struct cli_command cli_command_gateway = {
     .name = "gateway",
     .operands = "--rules PATH --upstream URL",
@@ -88,6 +93,7 @@ const struct cli_command cli_command_gateway = {
              "  weir gateway --rules rules.yaml --upstream http://127.0.0.1:3000\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
+    .common = common,
     .defaults = &(const struct settings){.print = false},
     .settings_len = sizeof(struct settings),
     .run = run,

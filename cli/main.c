@@ -75,7 +75,7 @@ static bool asks_for_help(size_t argc, char **argv)
 static enum cli_exit run_command(const struct cli_command *command, size_t argc, char **argv)
 {
     if (asks_for_help(argc, argv)) {
-        cli_help_command(stdout, command);
+        cli_help_brief(stdout, command);
         return CLI_DONE;
     }
     struct cli_operands operands;

@@ -79,6 +79,13 @@ static const char *group_at(size_t index)
     return index < WEIR_SETTINGS_COUNT ? weir_setting_group(index) : NULL;
 }
 
+static const char *const common[] = {
+    "rules",    "table",   "table_size", "store",  "consistency", "on_store_error",
+    "grpc",     "http",    "resp",       "admin",  "compat",      "trusted_proxies",
+    "tls_cert", "tls_key", "threads",    "config", "log_level",   "print_config",
+    NULL,
+};
+
 const struct cli_command cli_command_serve = {
     .name = "serve",
     .operands = "",
@@ -90,6 +97,7 @@ const struct cli_command cli_command_serve = {
              "counts stay in the table.  Switches are turned off by --name=off.\n",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
+    .common = common,
     .group_at = group_at,
     .operands_min = 0,
     .operands_max = 0,

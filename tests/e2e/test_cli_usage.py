@@ -31,6 +31,16 @@ def test_help_of_a_command_fits_a_screen(command):
     assert max(map(len, by_flag.stdout.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("command", ["serve", "gateway"])
+def test_help_of_a_command_with_many_options_fits_a_screen_and_names_the_rest(command):
+    brief, whole = weir(command, "--help").stdout, weir("help", command).stdout
+    assert f"usage: weir {command}" in brief and f"weir help {command}" in brief
+    assert len(brief.splitlines()) <= 40 < len(whole.splitlines())
+    assert max(map(len, brief.splitlines())) <= 80
+    options = re.findall(r"^  (--[a-z-]+)", brief, re.M)
+    assert len(options) > 10 and set(options) <= set(re.findall(r"^  (--[a-z-]+)", whole, re.M))
+
+
 def test_nothing_at_all_is_wrong_usage():
     done = weir()
     assert done.returncode == USAGE and "usage:" in done.stderr and done.stdout == ""

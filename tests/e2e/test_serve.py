@@ -155,7 +155,7 @@ def test_a_wrong_value_that_is_overruled_does_not_matter():
 
 
 def test_help_lists_every_setting():
-    text = serve("--help").stdout
+    text = subprocess.run([WEIR, "help", "serve"], capture_output=True, text=True).stdout
     for name in config_of(serve("--print-config")):
         assert f"--{name.replace('_', '-')}" in text, name
 
