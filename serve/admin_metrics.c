@@ -213,11 +213,8 @@ static void put_rules(struct weir_buf *to, struct lines *lines, bool as_ratelimi
 /* ---- everything else ---- */
 
 static const char *const protocols[WEIR_FRONTS] = {
-    [WEIR_FRONT_GRPC] = "grpc",
-    [WEIR_FRONT_HTTP] = "http",
-    [WEIR_FRONT_RESP] = "resp",
-    [WEIR_FRONT_DESK] = "desk",
-    [WEIR_FRONT_ADMIN] = "admin",
+    [WEIR_FRONT_GRPC] = "grpc", [WEIR_FRONT_HTTP] = "http",   [WEIR_FRONT_RESP] = "resp",
+    [WEIR_FRONT_DESK] = "desk", [WEIR_FRONT_ADMIN] = "admin",
 };
 
 static void put_number(struct weir_buf *to, const char *name, const char *type, const char *help,
