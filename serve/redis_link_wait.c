@@ -12,6 +12,8 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "serve/redis_link_internal.h"
 
+#include <stdio.h>
+
 bool weir_redis_link_replicates(const struct weir_redis_link *link, struct weir_str key)
 {
     const struct weir_redis_server *server = weir_redis_server_of(link, key);
@@ -57,19 +59,36 @@ void weir_redis_wait_put(struct weir_redis_line *line, uint64_t now_ns)
 
 /* ---- hearing ---- */
 
-static void doubt(struct weir_redis_server *server, bool is_doubted, uint64_t now_ns)
+/* why: NULL where there is nothing to doubt. */
+static void doubt(struct weir_redis_server *server, const char *why, uint64_t now_ns)
 {
     struct weir_log *log = server->link->log;
+    bool is_news = server->is_doubted != (why != NULL);
     server->doubted_ns = now_ns + DOUBT_NS;
-    if (server->is_doubted == is_doubted)
+    server->is_doubted = why != NULL;
+    if (log == NULL || !is_news)
         return;
-    server->is_doubted = is_doubted;
-    if (log != NULL && is_doubted)
+    if (why != NULL)
         WEIR_LOG(log, WEIR_LOG_WARN, "store_unreplicated",
-                 WEIR_LOG_TEXT("server", server->address.text));
-    else if (log != NULL)
+                 WEIR_LOG_TEXT("server", server->address.text), WEIR_LOG_TEXT("reason", why));
+    else
         WEIR_LOG(log, WEIR_LOG_INFO, "store_replicated",
                  WEIR_LOG_TEXT("server", server->address.text));
+}
+
+/* NULL: enough replicas have acknowledged. */
+static const char *complaint_of(const struct weir_redis_line *line,
+                                const struct weir_redis_node *node, char room[static WHY_MAX])
+{
+    struct weir_str words = weir_redis_node_str(line->reader, node);
+    if (node->type == WEIR_REDIS_INTEGER && node->number >= (int64_t)line->server->link->replicas)
+        return NULL;
+    if (node->type == WEIR_REDIS_ERROR)
+        snprintf(room, WHY_MAX, "%.*s", WEIR_STR_ARG(words));
+    else
+        snprintf(room, WHY_MAX, "%lld of %u replicas acknowledge in time", (long long)node->number,
+                 (unsigned)line->server->link->replicas);
+    return room;
 }
 
 void weir_redis_wait_answered(struct weir_redis_line *line, const struct weir_redis_node *node,
@@ -77,12 +96,13 @@ void weir_redis_wait_answered(struct weir_redis_line *line, const struct weir_re
 {
     struct weir_redis_link *link = line->server->link;
     uint64_t number = line->waiting;
-    bool is_good = node->type == WEIR_REDIS_INTEGER && node->number >= (int64_t)link->replicas;
+    char room[WHY_MAX];
+    const char *why = complaint_of(line, node, room);
     line->waiting = 0;
-    if (!is_good) /* nor by those that were put since: these are not answered yet, and find none */
+    if (why != NULL) /* what was put since is not answered yet, and will find that it has none */
         line->wanted = 0;
-    doubt(line->server, !is_good, now_ns);
-    tell(link, number, is_good);
+    doubt(line->server, why, now_ns);
+    tell(link, number, why == NULL);
     if (line->wanted != 0)
         weir_chore_set(link->loop, &link->chore);
 }

@@ -31,6 +31,7 @@ struct link_call {
     int err;
     int64_t value;     /* of an integer, or of the digits of a string */
     uint64_t taken_ns; /* from ask() to done() */
+    uint64_t order;    /* how many were done before */
 };
 
 struct link_tally {
@@ -46,6 +47,7 @@ struct link_rig {
     uint32_t count;
     uint32_t keys;         /* of put_count() and put_hit(), in turn */
     uint32_t cancel_every; /* 0: none */
+    uint64_t waited_ns;    /* every other call has waited so long before */
     _Atomic uint64_t over; /* calls of this round */
     _Atomic uint64_t late_good, late_away, late_unknown;
     _Atomic uint64_t rung, is_freed;
@@ -84,6 +86,7 @@ static inline void link_rig_done(struct weir_redis_ask *ask, int err,
     rig->wrong += call->err != 1 || (answer != NULL) != (err == 0 || err == WEIR_ERR_STORE);
     call->err = err;
     call->taken_ns = link_rig_now() - call->taken_ns;
+    call->order = atomic_load(&rig->over);
     if (err == 0) {
         struct weir_str text = weir_redis_node_str(answer->reader, &answer->nodes[0]);
         char digits[32];
@@ -115,6 +118,8 @@ static inline void link_rig_ask_all(struct weir_post *post, struct weir_loop *lo
     (void)loop;
     for (uint32_t i = 0; i < rig->count; i++) {
         rig->calls[i].taken_ns = link_rig_now();
+        if (rig->waited_ns > 0 && i % 2 == 1)
+            rig->calls[i].ask.since_ns = rig->calls[i].taken_ns - rig->waited_ns;
         weir_redis_link_ask(rig->link, &rig->calls[i].ask);
     }
     for (uint32_t i = 0; rig->cancel_every > 0 && i < rig->count; i += rig->cancel_every) {

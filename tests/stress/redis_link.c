@@ -251,6 +251,20 @@ static void stopped_it_is_late_and_what_it_does_later_is_told(void **state)
     assert_int_equal(counted(), rig.all.good + rig.all.late);
 }
 
+/* The last come first, though an alarm was set for the others. */
+static void who_has_waited_elsewhere_waits_the_less(void **state)
+{
+    (void)state;
+    (void)link_rig_recover(&rig, put_echo);
+    kill(redis.server, SIGSTOP);
+    rig.waited_ns = LINK_RIG_DEADLINE_MS * UINT64_C(800000);
+    struct link_tally got = link_rig_call(&rig, put_echo, 100);
+    kill(redis.server, SIGCONT);
+    assert_int_equal(got.late, 100);
+    for (uint32_t i = 0; i < 100; i++)
+        assert_true((rig.calls[i].order < 50) == (i % 2 == 1));
+}
+
 /* Answers come, but too late. */
 static void slow_it_is_late_and_what_it_did_is_told(void **state)
 {
@@ -358,6 +372,7 @@ int main(void)
         TEST(with_a_full_disk_it_is_away),
         TEST(while_it_loads_it_is_away),
         TEST(stopped_it_is_late_and_what_it_does_later_is_told),
+        TEST(who_has_waited_elsewhere_waits_the_less),
         TEST(slow_it_is_late_and_what_it_did_is_told),
         TEST(killed_it_is_away_and_restarted_empty_it_is_back),
         TEST(away_and_late_mean_what_they_say),
