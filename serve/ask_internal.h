@@ -114,7 +114,8 @@ struct weir_ask_nodes {
     struct weir_redis_ask call; /* first: done() gets this */
     struct weir_asks *asks;
     bool is_asked;
-    uint32_t wait; /* ticks to the next time */
+    uint32_t wait;  /* ticks to the next time */
+    uint32_t falls; /* how often fewer were counted than before, just now */
     struct weir_buf key;
     char name[24];
 };

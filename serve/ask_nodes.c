@@ -4,6 +4,10 @@
  * seen for three seconds is gone.  How many there are counts when the store is away: then each has
  * its share of a limit, by the number that was last known.
  *
+ * Who comes first to a store that was away, or has come back empty, finds nobody else there yet.
+ * So a number that has fallen is believed once the store has said so for three seconds, in which
+ * all that live have spoken.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/str.h"
 #include "serve/ask_internal.h"
@@ -12,6 +16,7 @@
 #include <sys/random.h>
 
 #define TICKS 4 /* of a quarter of a second, from one time to the next, once it has worked */
+#define FALLS 4 /* times, one after the other, until it is believed that there are fewer */
 
 /* In Redis's own time.  Small enough to be sent each time. */
 static const char script[] = "local time = redis.call('TIME') "
@@ -38,14 +43,18 @@ static void put(struct weir_redis_ask *call, struct weir_buf *out, enum weir_red
 static void call_done(struct weir_redis_ask *call, int err, const struct weir_redis_answer *answer)
 {
     struct weir_ask_nodes *nodes = nodes_of(call);
+    uint32_t falls = nodes->falls;
     nodes->is_asked = false;
+    nodes->falls = 0;
     if (err != 0 || answer->node_count != 1 || answer->nodes[0].type != WEIR_REDIS_INTEGER ||
         answer->nodes[0].number < 1 || answer->nodes[0].number > UINT32_MAX)
         return;
+    uint32_t number = (uint32_t)answer->nodes[0].number;
     nodes->wait = TICKS - 1;
-    /* relaxed: a number of its own */
-    atomic_store_explicit(&nodes->asks->shared->nodes, (uint32_t)answer->nodes[0].number,
-                          memory_order_relaxed);
+    if (number < weir_ask_nodes(nodes->asks->shared) && falls + 1 < FALLS)
+        nodes->falls = falls + 1;
+    else /* relaxed: a number of its own */
+        atomic_store_explicit(&nodes->asks->shared->nodes, number, memory_order_relaxed);
 }
 
 void weir_ask_nodes_tick(struct weir_ask_nodes *nodes)

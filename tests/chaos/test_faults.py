@@ -9,6 +9,8 @@ from checker import Limit
 from faults import BREAK, FAULTS, NETWORK, Site
 from fleet_rig import Fleet, quick
 from fleet_rig import LIMITS as ALGORITHMS
+from redis_rig import Server
+from service import wait_until
 from trial import (AFTER_S, HASTY, KEYS, LEASING, LIMITS, NODES, TRIES, USE, Trial, best_of, judge_answers, judge_counts,
                    judge_lateness, judge_policies, judge_recovery, judge_shares, judge_tokens, least_use)
 
@@ -73,3 +75,16 @@ def test_nobody_waits_for_a_store_that_is_frozen_over(protocol, keys, throttle, 
                                       throttle=throttle, rate=quick(600, 5000)), tmp_path)
     figures.tell(f"store frozen, asked by {protocol}", lateness_ms=best.lateness_ms(), growth_kib=best.growth / 1024)
     judge_lateness(best)
+
+
+def test_nodes_know_of_each_other_when_the_store_comes_back_empty(tmp_path):
+    """Else the first to come would take the whole limit for its share, should the store fail again."""
+    with Server(tmp_path / "redis") as server, Fleet(tmp_path, server.url, LIMITS, 2) as fleet:
+        fleet.wait_for_each_other()
+        server.kill()
+        server.start()
+        counted = [fleet.metric(i, "weir_store_replies_total") for i in range(2)]
+        wait_until(lambda: all(fleet.metric(i, "weir_store_replies_total") > counted[i] for i in range(2)), "both to be counted")
+        assert [fleet.metric(i, "weir_store_nodes") for i in range(2)] == [2, 2]
+        fleet.nodes.pop().kill()
+        wait_until(lambda: fleet.metric(0, "weir_store_nodes") == 1, "the dead to be missed")
