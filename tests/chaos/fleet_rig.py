@@ -24,6 +24,7 @@ IS_LONG = os.environ.get("WEIR_CHAOS") == "long"
 IS_SANITIZED = float(os.environ.get("WEIR_TEST_SCALE") or 1) < 1
 LISTENERS = {"grpc": "grpc", "json": "http", "check": "http", "resp": "resp"}
 DEADLINE_MS = 15 if IS_LONG else 100    # --store-deadline: its default, or what a busy machine keeps, too
+TABLE_SIZE = "8m"                       # in huge pages: a node's memory grows by as much, wherever keys fall
 LONG_WINDOW_S = 1_500_000_000           # from 2017 to 2065: no test sees its end
 
 # Every algorithm, in every form.
@@ -126,6 +127,7 @@ class Fleet:
         folder = self.folder / f"weir{i}"
         folder.mkdir(exist_ok=True)
         flags = [word for name, port in self.ports[i].items() for word in (f"--{name}", f"127.0.0.1:{port}")]
+        flags += ["--table-size", TABLE_SIZE]
         if self.stores[i] != "local":
             flags += ["--store", self.stores[i]]
         return Service(folder, self.rules, [*flags, *self.flags], threads=self.threads, listeners=self.listeners)
