@@ -12,10 +12,11 @@ PROMISED = {"algorithm", "keys", "threads", "batch", "dependent", "ns_per_decisi
             "bytes_per_key", "floor_ns", "ratio_to_floor"}
 ALGORITHMS = ["token_bucket", "leaky_bucket", "fixed_window", "sliding_window_counter", "sliding_window_log",
               "concurrency"]
+SECONDS = 0.05
 
 
 def bench(*flags):
-    done = weir("bench", "--json", "--seconds", "0.05", *flags)
+    done = weir("bench", "--json", "--seconds", str(SECONDS), *flags)
     assert done.returncode == DONE, done.stderr
     return json.loads(done.stdout)
 
@@ -29,7 +30,8 @@ def test_every_algorithm_is_measured_at_80_percent_load(algorithm):
     assert said["floor_ns"] > 0 and said["ratio_to_floor"] > 0 and said["floor_hash_ns"] > 0
     if algorithm not in ("sliding_window_log", "concurrency"):   # these come and go
         assert 0.75 <= said["load"] <= 0.8
-    assert said["evictions"] <= 10      # two buckets of eight are full for one key in thousands
+    # Two buckets of eight are full for one key in thousands; such a key goes, and comes again, each time it is asked for.
+    assert said["evictions"] <= 0.001 * said["rounds"] * SECONDS * said["decisions_per_s_min"]
 
 
 def test_dependent_batches_and_threads():
