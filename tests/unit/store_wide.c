@@ -94,7 +94,7 @@ static void without_an_extent_no_more_than_the_limit_passes(void **state)
             limit_of(table, cases[i].algorithm, cases[i].requests / 4, cases[i].buckets);
         assert_true(used_of(table, &lower, key) >= passed * cases[i].hits / 2);
         /* Evicted by a flood and back again, too. */
-        for (uint64_t n = 0; n < 300000; n++)
+        for (uint64_t n = 0; n < rig_scaled(300000, 100000); n++)
             (void)rig_take(table, &limit, rig_key(4, n), NOW_NS, 1);
         for (uint64_t n = 0; n < 100; n++)
             passed += rig_take(table, &limit, key, NOW_NS, cases[i].hits);
