@@ -43,6 +43,13 @@ def fault(begin, end):
     return happens
 
 
+def is_busy(server):
+    try:
+        return not server.ask("PING")
+    except redis.exceptions.ResponseError as error:
+        return str(error).startswith("BUSY")
+
+
 @contextlib.contextmanager
 def busy(site):
     """A script that does not end; others are told BUSY."""
@@ -52,6 +59,7 @@ def busy(site):
     thread = threading.Thread(target=run)
     thread.start()
     try:
+        wait_until(lambda: is_busy(site.server), "the script")
         yield
     finally:
         wait_until(lambda: killed(site.server), "the script to end")

@@ -43,7 +43,7 @@ class GrpcAsker:
         self.client = Client(address, ca and grpc.ssl_channel_credentials(ca), **{
             "grpc.ssl_target_name_override": "weir.test",
             "grpc.initial_reconnect_backoff_ms": 50, "grpc.max_reconnect_backoff_ms": 200,
-            "grpc.min_reconnect_backoff_ms": 50})
+            "grpc.min_reconnect_backoff_ms": 5000})     # for so long an attempt may take: a busy machine is no refusal
 
     def ask(self, user):
         """(code, remaining)"""

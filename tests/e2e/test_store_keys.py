@@ -307,9 +307,11 @@ def test_the_busiest_keys_are_listed_whoever_decides(tmp_path, store):
     with Service(tmp_path, TOP_RULES, flags=("--store", store.url, *EXACT, "--store-prefix", "top:"), listeners=ALL) as weir:
         hammer(weir)
         names = [f"d.{key}" for key in ("strict", "hot", "later", "host", "watched")] + ["CL.THROTTLE"]
-        for name, (value, hits, over) in busiest(weir).items():
-            assert value == "busy" and 5 <= hits <= 45 and 0 < over < hits, (name, hits, over)
-        assert sorted(busiest(weir)) == sorted(names)
+        found = busiest(weir)
+        assert sorted(found) == sorted(names)
+        for name, (value, hits, over) in found.items():      # samples: of a few hits, none may be one that was refused
+            assert value == "busy" and 5 <= hits <= 45 and over < hits, (name, hits, over)
+        assert sum(over for _, _, over in found.values()) > 0
 
 
 @pytest.mark.parametrize("policy", ["local", "closed", "open"])
@@ -317,7 +319,8 @@ def test_the_busiest_keys_are_listed_without_the_store_too(tmp_path, policy):
     server = Server(tmp_path / "redis", is_started=False)
     with serve(tmp_path, server.url, "--on-store-error", policy, rules=TOP_RULES) as weir:
         hammer(weir)
-        for name in ("d.strict", "d.hot", "CL.THROTTLE"):
-            value, hits, refused = busiest(weir)[name]
-            is_right = {"local": 0 < refused < hits, "closed": refused == hits, "open": refused == 0}[policy]
+        found = [(name, *busiest(weir)[name]) for name in ("d.strict", "d.hot", "CL.THROTTLE")]
+        for name, value, hits, refused in found:
+            is_right = {"local": refused < hits, "closed": refused == hits, "open": refused == 0}[policy]
             assert value == "busy" and 5 <= hits <= 45 and is_right, (name, hits, refused)
+        assert any(refused > 0 for *_, refused in found) == (policy != "open")
