@@ -10,6 +10,7 @@ SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import pathlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WEIR = os.environ.get("WEIR_BIN") or os.path.join(os.environ.get("WEIR_BUILD") or ROOT / "build", "weir")
 PATIENCE_S = 30
+given_ports = set()
 
 
 class Service:
@@ -126,10 +128,22 @@ class Service:
 
 
 def free_port():
-    """For programs that cannot choose one themselves and tell us."""
+    """For programs that cannot choose one themselves and tell us.  Below those that the kernel gives away, and none twice:
+    who shares a port on purpose, as weir's workers do, would share it with a stranger."""
+    while True:
+        port = 10000 + secrets.randbelow(22000)
+        if port not in given_ports and can_bind(port):
+            given_ports.add(port)
+            return port
+
+
+def can_bind(port):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        try:
+            probe.bind(("127.0.0.1", port))
+            return True
+        except OSError:
+            return False
 
 
 def can_connect(port):

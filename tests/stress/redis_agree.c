@@ -217,7 +217,7 @@ static void agree_on(struct weir_limit_spec spec)
         }
     }
     weir_table_close(a.table);
-    assert_true(a.refused > requests / 50 && a.backwards > 0);
+    assert_true(a.refused > requests / 200 && a.backwards > 0); /* or nothing was tried */
 }
 
 static void fixed_window_agrees(void **state)
