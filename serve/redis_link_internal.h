@@ -36,14 +36,15 @@
 #include <stdatomic.h>
 
 #define NS_PER_MS UINT64_C(1000000)
-#define CONNECT_NS (500 * NS_PER_MS) /* until a new connection has been greeted */
-#define PROBE_NS (500 * NS_PER_MS)   /* unanswered for so long: another connection is tried */
-#define TRIAL_NS (1000 * NS_PER_MS)  /* without a call that fails: it is back */
-#define FADE_NS (60000 * NS_PER_MS)  /* that a faded line is listened to */
-#define WAIT_PART 3                  /* of the deadline: how long replicas have to acknowledge */
-#define DOUBT_NS (1000 * NS_PER_MS)  /* until replicas are asked again that did not */
-#define TRIES_FAST 4                 /* of one call; further ones each after a pause */
-#define OUT_MAX (16u << 20)          /* bytes of what one turn sends to one server */
+#define CONNECT_NS (500 * NS_PER_MS)      /* until a new connection has been greeted, at least */
+#define CONNECT_MAX_NS (2000 * NS_PER_MS) /* and at most, however patient calls are */
+#define PROBE_NS (500 * NS_PER_MS)        /* unanswered for so long: another connection is tried */
+#define TRIAL_NS (1000 * NS_PER_MS)       /* without a call that fails: it is back */
+#define FADE_NS (60000 * NS_PER_MS)       /* that a faded line is listened to */
+#define WAIT_PART 3                 /* of the deadline: how long replicas have to acknowledge */
+#define DOUBT_NS (1000 * NS_PER_MS) /* until replicas are asked again that did not */
+#define TRIES_FAST 4                /* of one call; further ones each after a pause */
+#define OUT_MAX (16u << 20)         /* bytes of what one turn sends to one server */
 #define UNSENT_MAX (1u << 20) /* bytes that a socket does not take: then it is asked no more */
 #define RETELL_NS (1000 * NS_PER_MS)  /* before another reason for being away is told */
 #define SETTLED_NS (1000 * NS_PER_MS) /* connected for so long: it was let in for good */
@@ -112,6 +113,7 @@ struct weir_redis_server {
     struct weir_alarm fade_alarm;
     enum weir_redis_how how;
     uint32_t attempts;   /* connections tried */
+    uint64_t trying_ns;  /* since when, with nobody refused yet; 0: it is not tried */
     uint32_t complaints; /* in a row */
     bool is_probing;     /* a probe is owed */
     bool is_away;        /* as was last told */

@@ -2,7 +2,7 @@
  *
  *     no line ----due----> connecting --greeted--> ready --breaks--> no line
  *        ^                     |                     |
- *        +--- CONNECT_NS ------+                     | breaker opens
+ *        +-- not within a call's deadline            | breaker opens
  *        |                                           v
  *        +--- PROBE_NS, the line fades ------- probes, each after a pause
  *
@@ -134,20 +134,30 @@ static void trip(struct weir_redis_server *server, const char *why)
         lose_waiting(server);
         return;
     }
+    server->trying_ns = 0;
     (void)weir_breaker_trip(&server->breaker, weir_redis_now());
     leave_alone(server, why);
+}
+
+/* How long a connection is waited for: as long as a call, within reason. */
+static uint64_t connect_patience(const struct weir_redis_link *link)
+{
+    uint64_t most_ns = link->deadline_ns < CONNECT_MAX_NS ? link->deadline_ns : CONNECT_MAX_NS;
+    return most_ns > CONNECT_NS ? most_ns : CONNECT_NS;
 }
 
 static void connect_anew(struct weir_redis_server *server)
 {
     char why[WHY_MAX];
     server->attempts++;
+    if (server->trying_ns == 0)
+        server->trying_ns = weir_redis_now();
     if (weir_redis_line_open(&server->line, server, why, sizeof(why)) != 0) {
         weir_redis_count_add(server->link, WEIR_REDIS_COUNT_BREAKS, 1);
         trip(server, why);
         return;
     }
-    wake_at(server, weir_redis_now() + CONNECT_NS);
+    wake_at(server, weir_redis_now() + connect_patience(server->link));
 }
 
 /* Calls pass again, if they did not.  That it is back is told when one is answered, or when a while
@@ -163,6 +173,7 @@ void weir_redis_server_ready(struct weir_redis_server *server)
 {
     weir_redis_count_add(server->link, WEIR_REDIS_COUNT_CONNECTS, 1);
     server->is_probing = false;
+    server->trying_ns = 0;
     try_it(server);
     weir_chore_set(server->link->loop, &server->link->chore);
 }
@@ -241,6 +252,19 @@ static void probe(struct weir_redis_server *server)
     wake_at(server, now_ns + (deadline_ns > PROBE_NS ? deadline_ns : PROBE_NS));
 }
 
+/* The line's time is over, be it to be let in or to answer a probe. */
+static void give_up(struct weir_redis_server *server)
+{
+    bool was_ready = server->line->is_ready;
+    fade(server);
+    /* Calls that can wait longer do: it may be busy, as one that has just become a master is. */
+    if (!was_ready && server->has_keys && weir_breaker_lets(&server->breaker) &&
+        weir_redis_now() - server->trying_ns < server->link->deadline_ns)
+        connect_anew(server);
+    else
+        trip(server, was_ready ? "it does not answer" : "it does not let us in");
+}
+
 /* The time of whatever was waited for has come. */
 static void on_alarm(void *ctx)
 {
@@ -253,9 +277,7 @@ static void on_alarm(void *ctx)
     } else if (line->is_ready && !server->is_probing && server->has_keys) {
         probe(server);
     } else {
-        bool was_ready = line->is_ready;
-        fade(server);
-        trip(server, was_ready ? "it does not answer" : "it does not let us in");
+        give_up(server);
     }
 }
 

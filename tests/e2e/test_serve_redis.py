@@ -22,7 +22,7 @@ import http_rig
 from redis_rig import Server
 from redis_topologies import CALM_MS, Cluster
 from redis_topologies import Sentinels
-from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, request
+from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, parse_response, request
 from service import ROOT, WEIR, Service, wait_until
 from test_serve_tls import Authority
 
@@ -445,6 +445,18 @@ def test_it_starts_without_its_store(tmp_path):
         server.start()
         wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0, "the store to be found")
         assert counted(server, "quiet", "k") == 20
+
+
+def test_who_may_wait_waits_for_a_store_that_is_slow_to_let_us_in(tmp_path, own_store):
+    """As one that has just become a master is: that it takes its time to greet is no reason to refuse before the deadline."""
+    own_store.freeze()
+    with serve(tmp_path, own_store.url, "--store-deadline", "30s", threads=1) as weir, Client(weir.address("grpc")) as client:
+        asked = [client.channel.unary_unary(SHOULD_RATE_LIMIT).future(request_of("closed", "k"), timeout=60) for _ in range(3)]
+        wait_until(lambda: told(weir)["breaks_total"] > 0, "another connection to be tried")
+        assert told(weir)["pending"] == 3
+        own_store.thaw()
+        assert [parse_response(one.result()).overall for one in asked] == [OK] * 3
+        assert told(weir)["replies_total"] >= 3 and told(weir)["breaker_openings_total"] == 0
 
 
 def test_no_more_wait_than_may(tmp_path, own_store):
