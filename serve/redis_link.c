@@ -246,6 +246,13 @@ static int build(struct weir_redis_link *link, const struct weir_redis_link_opti
     return err == 0 ? weir_redis_find_init(link) : err;
 }
 
+/* How long replicas have to acknowledge, while calls behind wait.  0 would be for ever. */
+static uint32_t wait_ms_of(uint64_t deadline_ns)
+{
+    uint64_t ms = deadline_ns / NS_PER_MS / WAIT_PART;
+    return ms == 0 ? 1 : ms < WAIT_MAX_MS ? (uint32_t)ms : WAIT_MAX_MS;
+}
+
 int weir_redis_link_new(struct weir_redis_link **out, struct weir_loop *loop,
                         const struct weir_redis_link_options *options, char *why, size_t why_len)
 {
@@ -264,8 +271,7 @@ int weir_redis_link_new(struct weir_redis_link **out, struct weir_loop *loop,
     link->on_replicated = options->on_replicated;
     link->replicas = options->replicas;
     link->chore.run = on_turn;
-    link->wait_ms = (uint32_t)(link->deadline_ns / NS_PER_MS / WAIT_PART);
-    link->wait_ms = link->wait_ms > 0 ? link->wait_ms : 1; /* 0 would be for ever */
+    link->wait_ms = wait_ms_of(link->deadline_ns);
     link->deadline = (struct weir_alarm){.ring = on_deadline, .ctx = link};
     int err = build(link, options, why, why_len);
     if (err != 0) {

@@ -42,6 +42,7 @@
 #define TRIAL_NS (1000 * NS_PER_MS)       /* without a call that fails: it is back */
 #define FADE_NS (60000 * NS_PER_MS)       /* that a faded line is listened to */
 #define WAIT_PART 3                 /* of the deadline: how long replicas have to acknowledge */
+#define WAIT_MAX_MS 100u            /* and at most: nothing else is answered meanwhile */
 #define DOUBT_NS (1000 * NS_PER_MS) /* until replicas are asked again that did not */
 #define TRIES_FAST 4                /* of one call; further ones each after a pause */
 #define OUT_MAX (16u << 20)         /* bytes of what one turn sends to one server */

@@ -5,6 +5,7 @@ replica had not heard of; how much that was is told, and --store-wait makes it l
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
+import time
 
 import figures
 import pytest
@@ -19,6 +20,7 @@ PARTLY = "--cluster-require-full-coverage", "no"        # the other masters go o
 VALUES = 24         # of each key: more than enough for each master to have some
 KEYS = f"closed*{VALUES},local*{VALUES}"
 RATE = quick(600, 5000)
+APART_S = quick(0.2, 1)                                 # between two changes, so that requests meet each
 
 
 @contextlib.contextmanager
@@ -96,6 +98,7 @@ def changes(cluster):
     """Every master changes places with its replica, one after the other."""
     for i in range(len(cluster.masters)):
         cluster.fail_over(i)
+        time.sleep(APART_S)
     yield
 
 

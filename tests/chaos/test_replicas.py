@@ -15,7 +15,7 @@ from service import wait_until
 
 FEW, MANY = 4500, 1_000_000_000
 LIMITS = {"few": Limit("fixed_window", FEW, LONG_WINDOW_S), "many": Limit("fixed_window", MANY, LONG_WINDOW_S)}
-PATIENT = "--store-deadline", "1s", "--on-store-error", "closed"        # of which replicas have a third
+PATIENT = "--store-deadline", "1s", "--on-store-error", "closed"
 RATE = quick(3000, 10000)
 UNDER_WAY = 100                         # while metrics are read
 

@@ -22,17 +22,17 @@ from service import free_port, wait_until
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead; on a busy machine that may also be one that is not
-CALM_MS = 10000             # the same, for who wants no failover that was not asked for
+CALM_MS = 10000             # the same, for who wants no failover that was not asked for; they hear of each other later, too
 DOWN_AFTER_MS = 1500        # before Sentinel holds the master for dead
 FAILOVER_S = 60             # patience: on a busy machine elections fail, and are held again
 QUICK_REPLICATION = "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"
 
 
 class ClusterNode(Server):
-    def __init__(self, folder, timeout_ms, *settings):
+    def __init__(self, folder, *settings):
         self.bus = free_port()
         super().__init__(folder, "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf", "--cluster-port",
-                         self.bus, "--cluster-node-timeout", timeout_ms, *QUICK_REPLICATION, *settings)
+                         self.bus, "--cluster-node-timeout", NODE_TIMEOUT_MS, *QUICK_REPLICATION, *settings)
         self.id = self.cluster("MYID").decode()
 
     def cluster(self, *words):
@@ -41,6 +41,12 @@ class ClusterNode(Server):
     def rows(self):
         """Who is in the Cluster, as this one sees it: id, address, flags, master, ping, pong, epoch, link, slots"""
         return [row.split() for row in self.cluster("NODES").decode().splitlines()]
+
+    def known_masters(self):
+        """Their ids; None while it is not in touch with everyone."""
+        rows = self.rows()
+        is_in_touch = all(row[7] == "connected" for row in rows)
+        return {row[0] for row in rows if "master" in row[2].split(",")} if is_in_touch else None
 
     def is_master(self):
         return self.ask("ROLE")[0] == b"master"
@@ -58,7 +64,7 @@ class Cluster(Group):
 
     def make(self, folder, masters=3, replicas=True, timeout_ms=NODE_TIMEOUT_MS, settings=()):
         count = masters * 2 if replicas else masters
-        self.nodes = [self.stack.enter_context(ClusterNode(folder / f"node{i}", timeout_ms, *settings)) for i in range(count)]
+        self.nodes = [self.stack.enter_context(ClusterNode(folder / f"node{i}", *settings)) for i in range(count)]
         self.masters, self.replicas = self.nodes[:masters], self.nodes[masters:]
         for epoch, node in enumerate(self.nodes, 1):
             node.cluster("SET-CONFIG-EPOCH", epoch)     # else they quarrel first about whose is higher
@@ -69,12 +75,20 @@ class Cluster(Group):
         wait_until(lambda: all(node.is_ready(count) for node in self.nodes), "the Cluster")
         for master, replica in zip(self.masters, self.replicas):
             wait_until(lambda replica=replica, master=master: self._replicates(replica, master), "a replica")
+        wait_until(self._know_roles, "all to hear of it")
+        for node in self.nodes:
+            node.ask("CONFIG", "SET", "cluster-node-timeout", timeout_ms)
 
     @staticmethod
     def _replicates(replica, master):
         with contextlib.suppress(redis.exceptions.ResponseError):       # it has not heard of its master yet
             replica.cluster("REPLICATE", master.id)
         return replica.info("replication").get("master_link_status") == "up"
+
+    def _know_roles(self):
+        """Who does not know that a replica is one refuses it its vote."""
+        masters = {node.id for node in self.masters}
+        return all(node.known_masters() == masters for node in self.nodes)
 
     @property
     def url(self):
@@ -89,12 +103,9 @@ class Cluster(Group):
 
     def fail_over(self, i):
         """Master i and its replica change places in good order, as for an upgrade."""
-        replica, end = self.replicas[i], time.monotonic() + FAILOVER_S
-        while not replica.is_master():
-            assert time.monotonic() < end, "the replica does not get the votes"
-            with contextlib.suppress(redis.exceptions.ResponseError):       # the last try is not over yet
-                replica.cluster("FAILOVER")
-            time.sleep(0.2)
+        replica = self.replicas[i]
+        replica.cluster("FAILOVER")         # once: asked again, it would begin anew
+        wait_until(replica.is_master, "the replica to get the votes", FAILOVER_S)
         wait_until(self._agree, "all to hear of it")
 
     def wait_for_successor(self, i):
