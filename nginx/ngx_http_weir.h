@@ -113,6 +113,8 @@ ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a, ngx_uint_t
                                            const struct weir_decision *decision, uint64_t now_ns);
 
 /* ngx_http_weir_hold.c */
+/* Leaves the request where it is: NGX_AGAIN, or a status.  A client that leaves ends it. */
+ngx_int_t ngx_http_weir_stay(ngx_http_request_t *r, ngx_http_event_handler_pt on_write);
 ngx_int_t ngx_http_weir_hold(ngx_http_request_t *r, ngx_http_weir_record_t *record,
                              uint64_t delay_ns, uint64_t now_ns);
 

@@ -25,8 +25,7 @@ static void go_on(ngx_http_request_t *r)
     ngx_http_core_run_phases(r);
 }
 
-ngx_int_t ngx_http_weir_hold(ngx_http_request_t *r, ngx_http_weir_record_t *record,
-                             uint64_t delay_ns, uint64_t now_ns)
+ngx_int_t ngx_http_weir_stay(ngx_http_request_t *r, ngx_http_event_handler_pt on_write)
 {
     ngx_connection_t *c = r->connection;
     if (c->read->ready) {
@@ -35,8 +34,18 @@ ngx_int_t ngx_http_weir_hold(ngx_http_request_t *r, ngx_http_weir_record_t *reco
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
     r->read_event_handler = ngx_http_test_reading; /* notices who leaves */
-    r->write_event_handler = go_on;
+    r->write_event_handler = on_write;
+    return NGX_AGAIN;
+}
+
+ngx_int_t ngx_http_weir_hold(ngx_http_request_t *r, ngx_http_weir_record_t *record,
+                             uint64_t delay_ns, uint64_t now_ns)
+{
+    ngx_connection_t *c = r->connection;
+    ngx_int_t rc = ngx_http_weir_stay(r, go_on);
+    if (rc != NGX_AGAIN)
+        return rc;
     c->write->delayed = 1;
     ngx_weir_hold(&record->base, c->write, delay_ns, now_ns);
-    return NGX_AGAIN;
+    return rc;
 }

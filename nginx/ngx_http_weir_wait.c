@@ -57,13 +57,5 @@ struct weir_desk_waiter *ngx_http_weir_waiter(ngx_http_request_t *r, ngx_uint_t 
 
 ngx_int_t ngx_http_weir_wait(ngx_http_request_t *r)
 {
-    ngx_connection_t *c = r->connection;
-    if (c->read->ready) {
-        ngx_post_event(c->read, &ngx_posted_events); /* a macro with an if in it */
-    } else if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-    r->read_event_handler = ngx_http_test_reading; /* notices who leaves */
-    r->write_event_handler = ngx_http_request_empty_handler;
-    return NGX_AGAIN;
+    return ngx_http_weir_stay(r, ngx_http_request_empty_handler);
 }

@@ -381,10 +381,11 @@ static void decide_without_room(struct weir_asks *asks, struct weir_redis_reques
     weir_ask_part_owe(&part);
 }
 
-/* Plans; *ask is what goes to the store, NULL: nothing does, or there is no room. */
-static int plan(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
-                struct weir_status *statuses, struct weir_redis_request *planned,
-                struct weir_ask **ask)
+/* Plans, and asks the store where that must be: WEIR_ASK_PENDING.  0: nothing goes to it, or what
+ * is planned would, and there is no room. */
+static int begin(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
+                 bool is_look, struct weir_waiter *waiter, struct weir_status *statuses,
+                 struct weir_redis_request *planned)
 {
     struct weir_session *session = asks->worker->session;
     int err =
@@ -393,16 +394,14 @@ static int plan(struct weir_asks *asks, const struct weir_request *request, uint
         return err;
     if (weir_top_is_due(session))
         planned->top_weight = weir_top_tell_asked(session, &session->plans[0], now_ns);
-    *ask = planned->count > 0 ? weir_ask_take(asks, planned) : NULL;
-    return 0;
-}
-
-static int begin(struct weir_ask *ask, uint64_t now_ns, struct weir_waiter *waiter)
-{
+    struct weir_ask *ask = planned->count > 0 ? weir_ask_take(asks, planned) : NULL;
+    if (ask == NULL)
+        return 0;
+    ask->is_look = is_look;
     ask->decided_ns = now_ns; /* so far */
     ask->waiter = waiter;
     waiter->ask = ask;
-    if (!weir_ask_lease_parks(ask->asks->leases, ask))
+    if (!weir_ask_lease_parks(asks->leases, ask))
         weir_ask_launch(ask);
     return WEIR_ASK_PENDING;
 }
@@ -411,32 +410,22 @@ int weir_ask_start(struct weir_asks *asks, const struct weir_request *request, u
                    struct weir_decision *out, struct weir_waiter *waiter)
 {
     struct weir_redis_request planned;
-    struct weir_ask *ask;
-    int err = plan(asks, request, now_ns, out->statuses, &planned, &ask);
-    if (err != 0)
-        return err;
-    if (ask != NULL)
-        return begin(ask, now_ns, waiter);
-    decide_without_room(asks, &planned, now_ns, out);
-    return 0;
+    int err = begin(asks, request, now_ns, false, waiter, out->statuses, &planned);
+    if (err == 0)
+        decide_without_room(asks, &planned, now_ns, out);
+    return err;
 }
 
 int weir_ask_look(struct weir_asks *asks, const struct weir_request *request, uint64_t now_ns,
                   struct weir_decision *out, struct weir_waiter *waiter)
 {
     struct weir_redis_request planned;
-    struct weir_ask *ask;
-    int err = plan(asks, request, now_ns, out->statuses, &planned, &ask);
-    if (err != 0)
-        return err;
-    if (ask != NULL) {
-        ask->is_look = true;
-        return begin(ask, now_ns, waiter);
-    }
-    if (planned.count > 0)
+    int err = begin(asks, request, now_ns, true, waiter, out->statuses, &planned);
+    if (err == 0 && planned.count > 0)
         return WEIR_ERR_STORE_AWAY;
-    decide(asks, &planned, now_ns, out);
-    return 0;
+    if (err == 0)
+        decide(asks, &planned, now_ns, out);
+    return err;
 }
 
 void weir_ask_cancel(struct weir_waiter *waiter)

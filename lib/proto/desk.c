@@ -8,11 +8,16 @@
 
 /* ---- numbers and texts ---- */
 
+static void write_at(char *at, uint64_t number, unsigned len)
+{
+    for (unsigned i = 0; i < len; i++)
+        at[i] = (char)(uint8_t)(number >> (8 * i));
+}
+
 static void put(struct weir_buf *out, uint64_t number, unsigned len)
 {
     char bytes[8];
-    for (unsigned i = 0; i < len; i++)
-        bytes[i] = (char)(uint8_t)(number >> (8 * i));
+    write_at(bytes, number, len);
     weir_buf_add(out, (struct weir_str){.ptr = bytes, .len = len});
 }
 
@@ -90,8 +95,7 @@ static bool end_frame(struct weir_buf *out, size_t from)
         weir_buf_cut(out, from);
         return false;
     }
-    for (unsigned i = 0; i < 4; i++)
-        out->ptr[from + i] = (char)(uint8_t)(len >> (8 * i));
+    write_at(out->ptr + from, len, 4);
     return true;
 }
 
@@ -115,30 +119,40 @@ int weir_desk_next(struct weir_str *in, struct weir_desk_frame *out)
 
 /* ---- greetings ---- */
 
+/* What both sides begin with: who they are, and on which table. */
+static size_t begin_greeting(struct weir_buf *out, enum weir_desk_kind kind, uint32_t version,
+                             uint64_t table)
+{
+    size_t from = begin_frame(out, kind, 0);
+    put(out, MAGIC, 4);
+    put(out, version, 4);
+    put(out, table, 8);
+    return from;
+}
+
+static struct reader read_greeting(struct weir_str body, uint32_t *version, uint64_t *table)
+{
+    struct reader r = {.left = body};
+    r.is_bad = get(&r, 4) != MAGIC;
+    *version = (uint32_t)get(&r, 4);
+    *table = get(&r, 8);
+    return r;
+}
+
 bool weir_desk_put_hello(struct weir_buf *out, const struct weir_desk_hello *hello)
 {
-    size_t from = begin_frame(out, WEIR_DESK_HELLO, 0);
-    put(out, MAGIC, 4);
-    put(out, hello->version, 4);
-    put(out, hello->table, 8);
-    return end_frame(out, from);
+    return end_frame(out, begin_greeting(out, WEIR_DESK_HELLO, hello->version, hello->table));
 }
 
 int weir_desk_read_hello(struct weir_str body, struct weir_desk_hello *out)
 {
-    struct reader r = {.left = body};
-    r.is_bad = get(&r, 4) != MAGIC;
-    out->version = (uint32_t)get(&r, 4);
-    out->table = get(&r, 8);
+    struct reader r = read_greeting(body, &out->version, &out->table);
     return end(&r);
 }
 
 bool weir_desk_put_welcome(struct weir_buf *out, const struct weir_desk_welcome *welcome)
 {
-    size_t from = begin_frame(out, WEIR_DESK_WELCOME, 0);
-    put(out, MAGIC, 4);
-    put(out, welcome->version, 4);
-    put(out, welcome->table, 8);
+    size_t from = begin_greeting(out, WEIR_DESK_WELCOME, welcome->version, welcome->table);
     put(out, welcome->has_store, 1);
     put(out, welcome->has_leases, 1);
     put(out, welcome->store, 8);
@@ -149,10 +163,7 @@ bool weir_desk_put_welcome(struct weir_buf *out, const struct weir_desk_welcome 
 
 int weir_desk_read_welcome(struct weir_str body, struct weir_desk_welcome *out)
 {
-    struct reader r = {.left = body};
-    r.is_bad = get(&r, 4) != MAGIC;
-    out->version = (uint32_t)get(&r, 4);
-    out->table = get(&r, 8);
+    struct reader r = read_greeting(body, &out->version, &out->table);
     out->has_store = get_at_most(&r, 1, 1) != 0;
     out->has_leases = get_at_most(&r, 1, 1) != 0;
     out->store = get(&r, 8);
@@ -269,10 +280,8 @@ void weir_desk_owe_again(char *frame, uint64_t since_ns)
     struct reader r = {.left = {.ptr = frame + HEAD_LEN, .len = 4}};
     uint64_t times = get(&r, 4);
     times += times < UINT32_MAX;
-    for (unsigned i = 0; i < 4; i++)
-        frame[HEAD_LEN + i] = (char)(uint8_t)(times >> (8 * i));
-    for (unsigned i = 0; i < 8; i++)
-        frame[HEAD_LEN + 4 + i] = (char)(uint8_t)(since_ns >> (8 * i));
+    write_at(frame + HEAD_LEN, times, 4);
+    write_at(frame + HEAD_LEN + 4, since_ns, 8);
 }
 
 bool weir_desk_put_spent(struct weir_buf *out, const struct weir_desk_spent *spent)

@@ -7,6 +7,7 @@
 WEIR_BIN names the program; else it is in WEIR_BUILD, else in build/.
 SPDX-License-Identifier: Apache-2.0
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -152,6 +153,12 @@ def can_connect(port):
         return True
     except OSError:
         return False
+
+
+def together(work, ones):
+    """What work returns for each of them, all at once: every call has a thread of its own.  Fails if one does."""
+    with concurrent.futures.ThreadPoolExecutor(len(ones)) as pool:
+        return list(pool.map(work, ones))
 
 
 def wait_until(claim, what="it", patience_s=PATIENCE_S):

@@ -8,7 +8,6 @@ import socket
 
 import pytest
 from http_rig import connect
-from redis_rig import Server
 from rules_db_rig import HEAD, Database, rules_of
 from service import Service, wait_until
 from test_admin import CHANGE, ask
@@ -17,29 +16,23 @@ from weir_cli import DONE
 PATH = "/api/v1/rules/api"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("redis")) as one:
-        yield one
-
-
 @pytest.fixture
-def db(server, tmp_path):
-    server.ask("FLUSHALL")
-    base = Database(tmp_path, server.url)
+def db(store, tmp_path):
+    store.ask("FLUSHALL")
+    base = Database(tmp_path, store.url)
     assert base.put(rules_of(), "--who", "alice", "--message", "the first").returncode == DONE
     return base
 
 
 @pytest.fixture
-def weir(server, db, tmp_path):
-    with node(tmp_path, server) as one:
+def weir(store, db, tmp_path):
+    with node(tmp_path, store) as one:
         yield one
 
 
-def node(tmp_path, server, *flags):
+def node(tmp_path, store, *flags):
     return Service(tmp_path, None, listeners=("http", "admin"),
-                   flags=["--rules-store", server.url, "--rules", tmp_path / "kept" / "rules", *flags])
+                   flags=["--rules-store", store.url, "--rules", tmp_path / "kept" / "rules", *flags])
 
 
 def change(weir, path, method="PUT", body=None):
@@ -119,8 +112,8 @@ def test_the_audit_says_who_changed_what(weir):
     assert changes[2]["to"].endswith("by carol (127.0.0.1)")
 
 
-def test_who_may_not_change_may_not(db, server, tmp_path):
-    with node(tmp_path, server, "--admin-token", "secret") as weir:
+def test_who_may_not_change_may_not(db, store, tmp_path):
+    with node(tmp_path, store, "--admin-token", "secret") as weir:
         assert ask(weir, PATH).status == 401
         assert ask(weir, PATH, "PUT", CHANGE, rules_of(limit=4)).status == 401
         good = {"Authorization": "Bearer secret"}
@@ -135,8 +128,8 @@ def test_without_a_database_it_says_so(tmp_path):
         assert answer.status == 404 and "rules_store" in answer.text
 
 
-def test_a_redis_that_does_not_answer_delays_nobody_else(weir, server):
-    server.freeze()
+def test_a_redis_that_does_not_answer_delays_nobody_else(weir, store):
+    store.freeze()
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             late = pool.submit(change, weir, PATH, "PUT", rules_of(limit=4))
@@ -145,13 +138,13 @@ def test_a_redis_that_does_not_answer_delays_nobody_else(weir, server):
             answer = late.result()
             assert answer.status == 503 and "rules_store" in answer.text
     finally:
-        server.thaw()
+        store.thaw()
     wait_until(lambda: ask(weir, PATH).status == 200, "the store to be back")
 
 
-def test_clients_that_leave_and_too_many_that_wait(weir, server):
+def test_clients_that_leave_and_too_many_that_wait(weir, store):
     request = f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-    server.freeze()
+    store.freeze()
     try:
         waiting = [connect(weir.port("admin")) for _ in range(80)]
         for one in waiting:
@@ -162,7 +155,7 @@ def test_clients_that_leave_and_too_many_that_wait(weir, server):
         statuses = [one.recv(100)[9:12] for one in waiting[41:]]
         assert set(statuses) == {b"503"}                     # some at once: 64 may wait; some when the first has waited
     finally:
-        server.thaw()
+        store.thaw()
     for one in waiting[40:]:
         one.close()
     wait_until(lambda: ask(weir, PATH).status == 200, "the store to be back")
@@ -179,13 +172,13 @@ def test_requests_behind_one_that_waits_are_answered_in_order(weir):
     assert data.index(b'"text"') < data.index(b'"domains"') < data.index(b"GET /metrics")
 
 
-def test_a_service_that_stops_answers_who_waits(db, server, tmp_path):
-    with node(tmp_path, server) as weir:
-        server.freeze()
+def test_a_service_that_stops_answers_who_waits(db, store, tmp_path):
+    with node(tmp_path, store) as weir:
+        store.freeze()
         with connect(weir.port("admin")) as one:
             one.sendall(f"GET {PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             weir.wait_for("rules store away")
             weir.stop()
             assert one.recv(100)[9:12] == b"503"
-    server.thaw()
-    assert server.ask("HGET", HEAD, "version") == b"1"
+    store.thaw()
+    assert store.ask("HGET", HEAD, "version") == b"1"

@@ -19,8 +19,7 @@ import urllib.request
 import pytest
 
 from nginx_rig import App, Nginx, wait_for, wrk
-from redis_rig import Server
-from service import Service
+from service import Service, together
 from stream_rig import Stream
 from test_gateway import Gateway
 
@@ -29,16 +28,11 @@ PATIENT = ("--store-deadline", "10s")       # where a busy machine must not be t
 WAITING = "timeout=20s"
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
 @pytest.fixture
-def store(redis):
-    redis.ask("FLUSHALL")
-    return redis
+def store(store):
+    """Empty for each test."""
+    store.ask("FLUSHALL")
+    return store
 
 
 class Host:
@@ -93,14 +87,8 @@ class Host:
 
 def hammer(*hosts, seconds=2):
     """wrk on all of them at once: how many passed."""
-    told = []
-    threads = [threading.Thread(target=lambda h=h: told.append(wrk(h.nginx.port, "-t1", "-c32", f"-d{seconds}")))
-               for h in hosts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(told) == len(hosts) and all(t["lost"] is None and t["requests"] > 0 for t in told)
+    told = together(lambda host: wrk(host.nginx.port, "-t1", "-c32", f"-d{seconds}"), hosts)
+    assert all(t["lost"] is None and t["requests"] > 0 for t in told)
     return sum(t["requests"] - t["refused"] for t in told), sum(t["requests"] for t in told)
 
 
@@ -279,12 +267,7 @@ def test_a_slot_is_renewed_while_its_request_lasts(store):
 def test_a_leaky_bucket_holds_requests_of_both(store):
     rules = ALL % ("second", 5, ", burst: 3, algorithm: leaky_bucket")
     with Host(store, rules, *PATIENT) as one, Host(store, rules, *PATIENT) as two:
-        told = []
-        threads = [threading.Thread(target=lambda h=h: told.append(h.ask().status)) for h in (one, two) * 4]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        told = together(lambda host: host.ask().status, (one, two) * 4)
         assert told.count(200) >= 3 and told.count(429) >= 1
         verdicts = [line["verdict"] for host in (one, two) for line in host.nginx.wait_for_access(4)]
         assert "DELAYED" in verdicts and "REJECTED" in verdicts

@@ -10,13 +10,13 @@ import socket
 import ssl
 import subprocess
 import tempfile
-import threading
 import time
 
 import pytest
 
 from http_rig import ask, serve
 from nginx_rig import MODULE, RULES, SCALE, free_port, wait_for
+from service import together
 from stream_rig import CONF, Echo, Stream, abort, converse, echoes
 from weir_cli import ROOT
 
@@ -45,13 +45,8 @@ def test_three_connections_of_an_address_pass_and_no_fourth():
 
 def test_of_many_connections_to_four_workers_exactly_the_limit_passes():
     limit = max(100, int(1000 * SCALE))
-    passed = []
     with Stream(ALL % ("day", limit, ""), listen=" reuseport backlog=4096", workers=4) as nginx:
-        threads = [threading.Thread(target=lambda: passed.extend(nginx.passes(limit // 4 + 50))) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        passed = sum(together(nginx.passes, [limit // 4 + 50] * 8), [])
         assert sum(passed) == limit and len(passed) == 8 * (limit // 4 + 50)
         lines = nginx.wait_for_access(len(passed))
         assert [line["verdict"] for line in lines].count("PASSED") == limit

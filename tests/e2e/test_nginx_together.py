@@ -15,6 +15,7 @@ import pytest
 
 from http_rig import ask, serve
 from nginx_rig import Nginx, PATIENCE_S, SCALE, wait_for, wrk
+from service import together
 
 ALL = "domain: api\ndescriptors: [{key: generic_key, value: all, rate_limit: {unit: %s, requests_per_unit: %d%s}}]\n"
 
@@ -42,12 +43,7 @@ def test_two_instances_share_a_table():
     with folder() as shared:
         text = ALL % ("day", 1000, "")
         with Nginx(text, table=shared / "table") as one, Nginx(text, table=shared / "table") as two:
-            told = []
-            threads = [threading.Thread(target=lambda n=n: told.append(wrk(n.port, "-t1", "-c64", "-d1"))) for n in (one, two)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            told = together(lambda n: wrk(n.port, "-t1", "-c64", "-d1"), (one, two))
             assert sum(t["requests"] - t["refused"] for t in told) == 1000
             assert all(t["requests"] > 0 for t in told)
 

@@ -7,12 +7,11 @@ import json
 import os
 import socket
 import subprocess
-import threading
 
 import pytest
 import redis
 
-from service import ROOT, Service
+from service import ROOT, Service, together
 
 CELL_USAGE = "Cell error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
 
@@ -268,12 +267,12 @@ def test_numbers_said_again_are_read_as_the_first_time(weir):
     commands = [(name, *one) for one in numbers for name in ("CL.THROTTLE", "THROTTLE", "cl.throttle", "cl.throttle")]
     with Raw(weir) as raw:
         raw.send(b"".join(bulk(name, f"fed{number}", *rest) for number, (name, *rest) in enumerate(commands)) + bulk("QUIT"))
-        together = raw.read_all()
+        at_once = raw.read_all()
     one_by_one = b""
     for number, (name, *rest) in enumerate(commands):
         with Raw(weir) as raw:
             one_by_one += raw.send(bulk(name, f"alone{number}", *rest) + bulk("QUIT")).read_all().removesuffix(b"+OK\r\n")
-    assert together == one_by_one + b"+OK\r\n"
+    assert at_once == one_by_one + b"+OK\r\n"
 
 
 def test_replies_keep_the_order_of_commands(weir):
@@ -301,17 +300,10 @@ def test_who_does_not_read_harms_nobody(weir, client):
 
 
 def test_many_threads_admit_exactly_the_burst(weir):
-    passed = []
-
-    def hammer():
+    def hammer(_):
         with redis.Redis(port=weir.port("resp")) as one, one.pipeline(transaction=False) as pipe:
             for _ in range(500):
                 pipe.execute_command("CL.THROTTLE", "hammered", 699, 1, 86400)
-            passed.append(sum(reply[0] == 0 for reply in pipe.execute()))
+            return sum(reply[0] == 0 for reply in pipe.execute())
 
-    threads = [threading.Thread(target=hammer) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sum(passed) == 700
+    assert sum(together(hammer, range(8))) == 700

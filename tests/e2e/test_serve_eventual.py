@@ -7,14 +7,13 @@ import contextlib
 import http.client
 import json
 import re
-import threading
 import time
 
 import pytest
 from proxy_rig import Proxy
 from redis_rig import Server
 from redis_topologies import CALM_MS, Cluster
-from service import PATIENCE_S, Service, wait_until
+from service import PATIENCE_S, Service, together, wait_until
 
 INTERVAL_S = 0.1
 ROUND_TRIPS_S = (0, 0.05, 0.2)      # from each node to the store and back
@@ -109,25 +108,6 @@ def fleet(tmp_path, rules=RULES, flags=(), round_trips_s=ROUND_TRIPS_S):
         server = stack.enter_context(Server(tmp_path / "redis"))
         yield server, [FarNode(stack, tmp_path / f"node{i}", server.port, seconds, rules, *flags)
                        for i, seconds in enumerate(round_trips_s)]
-
-
-def together(work, nodes):
-    """One thread for each node; returns when all are done, and fails if one did."""
-    failures = []
-
-    def run(node):
-        try:
-            work(node)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(node,)) for node in nodes]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
 
 
 def hammer(nodes, keys, rounds):

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 
 import pytest
 import redis
@@ -23,39 +22,10 @@ from redis_rig import Server
 from redis_topologies import CALM_MS, Cluster
 from redis_topologies import Sentinels
 from rls_wire import DAY, OK, OVER_LIMIT, SHOULD_RATE_LIMIT, Client, descriptor, parse_response, request
-from service import ROOT, WEIR, Service, wait_until
+from service import ROOT, WEIR, Service, together, wait_until
+from store_rig import ALL, KINDS, PATIENT, RULES, STRICT, ask_json, body, serve, told
 from test_serve_tls import Authority
 
-ALL = ("grpc", "http", "resp", "admin")
-STRICT = ("--store-leases=off",)            # each answer is the store's, to the unit
-PATIENT = STRICT + ("--store-deadline", "10s")       # where a busy machine must not be taken for a store that is away
-
-RULES = """\
-domain: d
-descriptors:
-  - {key: fixed, rate_limit: {unit: day, requests_per_unit: 20}}
-  - {key: quiet, rate_limit: {unit: day, requests_per_unit: 20, count_rejected: false}}
-  - {key: slide, rate_limit: {unit: year, requests_per_unit: 20, algorithm: sliding_window_counter}}
-  - {key: sub, rate_limit: {unit: year, requests_per_unit: 20, algorithm: sliding_window_counter, buckets: 6}}
-  - {key: log, rate_limit: {unit: year, requests_per_unit: 20, algorithm: sliding_window_log}}
-  - {key: bucket, rate_limit: {unit: year, requests_per_unit: 20, algorithm: token_bucket}}
-  - {key: tick, rate_limit: {unit: year, requests_per_unit: 20, algorithm: token_bucket, refill: interval}}
-  - {key: leaky, rate_limit: {unit: year, requests_per_unit: 20, burst: 19, algorithm: leaky_bucket}}
-  - {key: slots, rate_limit: {unit: year, requests_per_unit: 20, algorithm: concurrency}}
-  - {key: host, rate_limit: {unit: day, requests_per_unit: 20, scope: host}}
-  - {key: shadow, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
-  - {key: quota, quota_mode: true, rate_limit: {unit: day, requests_per_unit: 3}}
-  - {key: free, rate_limit: {unlimited: true}}
-  - {key: never, rate_limit: {unit: day, requests_per_unit: 0}}
-  - key: two
-    rate_limit:
-      - {name: a, unit: day, requests_per_unit: 8}
-      - {name: b, unit: year, requests_per_unit: 12, algorithm: token_bucket}
-  - {key: net, ipv4_prefix: 24, rate_limit: {unit: day, requests_per_unit: 5}}
-  - {key: open, rate_limit: {unit: day, requests_per_unit: 5, on_store_error: open}}
-  - {key: closed, rate_limit: {unit: day, requests_per_unit: 5, on_store_error: closed}}
-"""
-KINDS = ["fixed", "quiet", "slide", "sub", "log", "bucket", "tick", "leaky", "slots"]
 ATOMIC = """\
 domain: all
 atomic: true
@@ -67,25 +37,6 @@ descriptors:
 """
 
 
-def serve(tmp_path, url, *flags, rules=RULES, name="node", listeners=ALL, **more):
-    """Without leases: what is left is then told to the unit.  Leases have tests of their own."""
-    folder = tmp_path / name
-    folder.mkdir()
-    return Service(folder, rules, flags=("--store", url, "--store-leases=off", *flags), listeners=listeners, **more)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def own_store(tmp_path):
-    with Server(tmp_path / "redis") as server:
-        yield server
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory, store):
     """A service on the store, and one on its table alone."""
@@ -93,24 +44,6 @@ def pair(tmp_path_factory, store):
     (folder / "plain").mkdir()
     with serve(folder, store.url, *PATIENT) as shared, Service(folder / "plain", RULES, listeners=ALL) as plain:
         yield shared, plain
-
-
-def told(weir):
-    """GET /api/v1/store"""
-    with urllib.request.urlopen(f"http://{weir.address('admin')}/api/v1/store", timeout=10) as answer:
-        return json.load(answer)
-
-
-def body(*entries, hits=None):
-    described = {"entries": [{"key": key, "value": value} for key, value in entries]}
-    if hits is not None:
-        described["hitsAddend"] = str(hits)
-    return json.dumps({"domain": "d", "descriptors": [described]})
-
-
-def ask_json(weir, key, value, **more):
-    answer = http_rig.ask(weir.port("http"), "/json", method="POST", body=body((key, value), **more))
-    return answer.status
 
 
 # ---- the same answers ----
@@ -295,17 +228,13 @@ def test_three_nodes_admit_the_limit_to_the_unit(three, kind):
     """Twelve clients on three nodes, each over a connection of its own."""
     admitted = []
 
-    def ask(weir, number):
-        with Client(weir.address("grpc")) as client:
+    def ask(number):
+        with Client(three[number % 3].address("grpc")) as client:
             for _ in range(8):
                 response = client.ask("d", descriptor((kind, "shared")), descriptor((kind, f"own{number % 3}")))
                 admitted.append(tuple(one.code for one in response.statuses))
 
-    threads = [threading.Thread(target=ask, args=(three[i % 3], i)) for i in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(ask, range(12))
     assert len(admitted) == 96
     assert sum(shared == OK for shared, _ in admitted) == 20
     assert sum(own == OK for _, own in admitted) == 60

@@ -6,7 +6,6 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import json
 import socket
-import threading
 import urllib.parse
 
 import pytest
@@ -16,23 +15,11 @@ import http_rig
 from redis_rig import Server
 from redis_topologies import Cluster
 from rls_wire import OK, Client, descriptor
-from service import Service, wait_until
-from test_serve_redis import ALL, PATIENT, RULES, ask_json, serve, told
+from service import Service, together, wait_until
+from store_rig import ALL, PATIENT, RULES, ask_json, serve, told
 
 CHANGE = {"X-Weir-Request": "1"}
 EXACT = ("--store-deadline", "10s")     # with leases
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    with Server(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture
-def own_store(tmp_path):
-    with Server(tmp_path / "redis") as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +68,7 @@ def test_three_nodes_throttle_a_key_to_the_unit(three, command, burst, yes):
                     pipeline.execute_command(command, f"all-{command}", burst, 1, 86400 * 300)
                 verdicts.extend(reply[0] for reply in pipeline.execute())
 
-    threads = [threading.Thread(target=ask, args=(three[i % 3],)) for i in range(9)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(ask, three * 3)
     assert len(verdicts) == 135 and sum(one == yes for one in verdicts) == 20
 
 

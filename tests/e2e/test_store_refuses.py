@@ -6,18 +6,11 @@ import re
 
 import pytest
 
-from redis_rig import Server
 from redis_topologies import CALM_MS, Cluster
 from service import ROOT, Service, wait_until
-from test_serve_redis import ALL, KINDS, PATIENT, RULES, ask_json, told
+from store_rig import ALL, KINDS, PATIENT, RULES, ask_json, told
 
 PAGE = (ROOT / "docs/redis.md").read_text()
-
-
-@pytest.fixture
-def store(tmp_path):
-    with Server(tmp_path / "redis") as server:
-        yield server
 
 
 def serve(tmp_path, store, *flags, user=None, rules=RULES, **more):
@@ -42,8 +35,8 @@ def admitted(weir, key, value, count=25):
 @pytest.mark.parametrize("missing, words", [
     ("-fcall -evalsha", "'fcall' command"), ("-ping", "'ping' command"),
     ("resetkeys ~other:*", "no permissions to access one of the keys")])
-def test_a_user_whom_the_store_refuses_is_told_why_and_it_is_away(tmp_path, store, missing, words):
-    with serve(tmp_path, store, user=f"~* +@all {missing}") as weir:
+def test_a_user_whom_the_store_refuses_is_told_why_and_it_is_away(tmp_path, own_store, missing, words):
+    with serve(tmp_path, own_store, user=f"~* +@all {missing}") as weir:
         assert admitted(weir, "fixed", "a") == 20               # as the rule's policy says: by this node
         weir.wait_for("store_away")
         assert words in [line["reason"] for line in weir.events() if line["event"] == "store_away"][0]
@@ -51,19 +44,19 @@ def test_a_user_whom_the_store_refuses_is_told_why_and_it_is_away(tmp_path, stor
 
 
 @pytest.mark.parametrize("missing", ["-time", "-get"])
-def test_a_user_who_may_not_what_scripts_do_is_told_so(tmp_path, store, missing):
-    with serve(tmp_path, store, user=f"~* +@all {missing}", threads=1) as weir:
+def test_a_user_who_may_not_what_scripts_do_is_told_so(tmp_path, own_store, missing):
+    with serve(tmp_path, own_store, user=f"~* +@all {missing}", threads=1) as weir:
         assert admitted(weir, "fixed", "a") == 20 and told(weir)["fallback_local_total"] == 25
         assert "can't run this command" in complaints(weir)[0]["reason"] and len(complaints(weir)) == 1
         assert told(weir)["health"] == "partly" and told(weir)["servers_failing"] == 1
-        store.ask("ACL", "SETUSER", "u", "+@all")
+        own_store.ask("ACL", "SETUSER", "u", "+@all")
         assert admitted(weir, "fixed", "b") == 20
         assert told(weir)["health"] == "up" and told(weir)["servers_failing"] == 0
 
 
-def test_what_one_algorithm_needs_does_not_stop_the_others(tmp_path, store):
+def test_what_one_algorithm_needs_does_not_stop_the_others(tmp_path, own_store):
     """Refusals of one kind among answers of others: the store is not away, and yet it is told."""
-    with serve(tmp_path, store, user="~* +@all -zadd") as weir:
+    with serve(tmp_path, own_store, user="~* +@all -zadd") as weir:
         for _ in range(25):
             ask_json(weir, "log", "a")
             ask_json(weir, "fixed", "a")
@@ -71,13 +64,13 @@ def test_what_one_algorithm_needs_does_not_stop_the_others(tmp_path, store):
         assert len(complaints(weir)) == 1 and "can't run this command" in complaints(weir)[0]["reason"]
 
 
-def test_the_page_names_all_that_a_user_needs(tmp_path, store):
+def test_the_page_names_all_that_a_user_needs(tmp_path, own_store):
     user = re.search(r"^ACL SETUSER weir on >SECRET (.*)$", PAGE, re.M)[1]
     eventual = RULES.replace("domain: d", "domain: d\ndefaults: {consistency: eventual}")
     for number, (flags, rules) in enumerate([((), RULES), (("--store-leases=on",), RULES), ((), eventual)]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        with serve(folder, store, *flags, user=user, rules=rules) as weir:
+        with serve(folder, own_store, *flags, user=user, rules=rules) as weir:
             value = f"{number}"
             assert {kind: admitted(weir, kind, value) for kind in KINDS} == dict.fromkeys(KINDS, 20)
             assert complaints(weir) == [] and told(weir)["fallback_local_total"] == 0
@@ -95,8 +88,8 @@ def test_a_server_of_a_cluster_that_is_not_called_one_says_so(tmp_path):
         assert reasons == {"it is part of a Cluster: name it redis-cluster://"}
 
 
-def test_a_cluster_that_is_none_says_so_once(tmp_path, store):
-    url = store.url.replace("redis:", "redis-cluster:")
+def test_a_cluster_that_is_none_says_so_once(tmp_path, own_store):
+    url = own_store.url.replace("redis:", "redis-cluster:")
     with Service(tmp_path, RULES, flags=("--store", url, *PATIENT), listeners=ALL) as weir:
         weir.wait_for("store_unknown")
         assert admitted(weir, "fixed", "a") == 20
@@ -106,35 +99,35 @@ def test_a_cluster_that_is_none_says_so_once(tmp_path, store):
 
 # ---- what is not ours ----
 
-def test_a_key_that_somebody_else_uses_is_told_and_others_are_decided_by_the_store(tmp_path, store):
-    with serve(tmp_path, store) as weir:
+def test_a_key_that_somebody_else_uses_is_told_and_others_are_decided_by_the_store(tmp_path, own_store):
+    with serve(tmp_path, own_store) as weir:
         assert ask_json(weir, "fixed", "a") == 200
-        key, = store.ask("KEYS", "*fixed*")
-        store.ask("DEL", key)
-        store.ask("LPUSH", key, "somebody's")
+        key, = own_store.ask("KEYS", "*fixed*")
+        own_store.ask("DEL", key)
+        own_store.ask("LPUSH", key, "somebody's")
         assert admitted(weir, "fixed", "a") == 20 and told(weir)["fallback_local_total"] == 25
         told_of, = complaints(weir)
         assert "WRONGTYPE" in told_of["reason"] and told_of["key"] == key.decode() and told_of["calls"] == 1
         assert admitted(weir, "fixed", "b") == 20 and told(weir)["fallback_local_total"] == 25
-        assert store.ask("TYPE", key) == b"list"                # left alone
-        store.ask("DEL", key)
+        assert own_store.ask("TYPE", key) == b"list"                # left alone
+        own_store.ask("DEL", key)
         assert ask_json(weir, "fixed", "a") == 200 and told(weir)["fallback_local_total"] == 25
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", [b"", b"x", b"\xff" * 64])
-def test_bytes_that_make_no_sense_neither_crash_nor_stop_anybody(tmp_path, store, kind, value):
-    with serve(tmp_path, store) as weir:
+def test_bytes_that_make_no_sense_neither_crash_nor_stop_anybody(tmp_path, own_store, kind, value):
+    with serve(tmp_path, own_store) as weir:
         assert ask_json(weir, kind, "a") == 200
-        key, = store.ask("KEYS", f"*{kind}*")
-        store.ask("SET", key, value)
+        key, = own_store.ask("KEYS", f"*{kind}*")
+        own_store.ask("SET", key, value)
         assert admitted(weir, kind, "a") <= 20
         assert admitted(weir, kind, "b") == 20
 
 
-def test_eventual_messages_that_fail_are_told(tmp_path, store):
+def test_eventual_messages_that_fail_are_told(tmp_path, own_store):
     rules = "domain: d\ndescriptors: [{key: fixed, rate_limit: {unit: day, requests_per_unit: 20, consistency: eventual}}]\n"
-    with serve(tmp_path, store, user="~* +@all -hset", rules=rules) as weir:
+    with serve(tmp_path, own_store, user="~* +@all -hset", rules=rules) as weir:
         assert admitted(weir, "fixed", "a") == 20
         wait_until(lambda: complaints(weir), "a complaint")
         assert "can't run this command" in complaints(weir)[0]["reason"]
