@@ -181,8 +181,9 @@ static enum cli_exit check_operands(const struct cli_command *command, size_t co
 {
     if (count >= command->operands_min && count <= command->operands_max)
         return CLI_DONE;
-    cli_complain("%s: too %s arguments; usage: weir %s %s", command->name,
-                 count < command->operands_min ? "few" : "many", command->name, command->operands);
+    cli_complain("%s: too %s arguments; usage: weir %s%s%s", command->name,
+                 count < command->operands_min ? "few" : "many", command->name,
+                 command->operands[0] != '\0' ? " " : " [OPTIONS]", command->operands);
     return CLI_USAGE;
 }
 

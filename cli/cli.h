@@ -128,5 +128,7 @@ void cli_complain(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void cli_log(void *ctx, enum weir_level level, const char *line);
 /* What an error of the library means for the exit status. */
 enum cli_exit cli_exit_of(int err);
+/* Of weir_open(), whose log has named the place: says what that means. */
+enum cli_exit cli_cannot_open(const char *rules, int err);
 
 #endif

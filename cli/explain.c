@@ -207,9 +207,7 @@ static enum cli_exit open_all(struct explanation *e)
         err = weir_session_open(&e->session, e->engine);
     if (err == 0)
         err = weir_rules_load(&e->rules, &rules_options);
-    if (err != 0)
-        cli_complain("%s: %s", set->rules, weir_strerror(err));
-    return cli_exit_of(err);
+    return err == 0 ? CLI_DONE : cli_cannot_open(set->rules, err);
 }
 
 static enum cli_exit find_domain(struct explanation *e, const char *name)

@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "proto/request_json.h"
+#include "table/table.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -145,12 +146,15 @@ static enum cli_exit replay_file(struct replay *r, FILE *file)
         err = cli_summary_new(&r->summary);
     if (err == 0)
         err = replay_lines(r, &lines);
+    int why = errno;
     cli_lines_fini(&lines);
-    if (err != 0) {
+    if (err == 0)
+        return conclude(r);
+    if (err != WEIR_ERR_IO)
         cli_complain("%s: %s", r->name, weir_strerror(err));
-        return CLI_WORLD;
-    }
-    return conclude(r);
+    else if (ferror(file)) /* else it is the output, of which main() speaks */
+        cli_complain("%s: %s", r->name, strerror(why));
+    return CLI_WORLD;
 }
 
 static enum cli_exit open_engine(struct replay *r)
@@ -167,8 +171,8 @@ static enum cli_exit open_engine(struct replay *r)
     if (err == 0)
         err = weir_session_open(&r->session, r->engine);
     if (err != 0)
-        cli_complain("%s: %s", r->settings->rules, weir_strerror(err));
-    if (err == 0 && r->settings->store != NULL) {
+        return cli_cannot_open(r->settings->rules, err);
+    if (r->settings->store != NULL) {
         err = cli_store_new(&r->store, r->settings->store, r->session);
         if (err == WEIR_ERR_INVALID)
             return CLI_USAGE;
@@ -180,6 +184,10 @@ static enum cli_exit check_settings(const struct settings *set)
 {
     if (set->rules == NULL) {
         cli_complain("replay: --rules PATH is missing");
+        return CLI_USAGE;
+    }
+    if (set->table_size > 0 && set->table_size < WEIR_TABLE_BYTES_MIN) {
+        cli_complain("replay: --table-size: a table has at least 1m");
         return CLI_USAGE;
     }
     if (strcmp(set->format, "jsonl") == 0)

@@ -183,7 +183,8 @@ static enum cli_exit carry_out(struct job *job, struct weir_rules_db_order *orde
     if (err == WEIR_ERR_RULES)
         cli_complain("the rules are not valid; nothing was changed");
     else if (err == WEIR_ERR_NOT_FOUND)
-        cli_complain("%s: %s", job->args[0], weir_rules_db_why(job->db));
+        cli_complain("%s: %s; 'weir rules history' shows what is kept", job->args[0],
+                     weir_rules_db_why(job->db));
     else if (err != 0)
         status = complain_db(job, err);
     else if (result.outcome == WEIR_REDIS_RULES_CONFLICT)

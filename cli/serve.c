@@ -39,10 +39,10 @@ static enum cli_exit run(const void *given, const struct cli_operands *operands)
     struct weir_settings settings;
     (void)operands;
     int err = weir_settings_load(&settings, set.flags, environ, say, &set);
-    enum cli_exit status = CLI_USAGE;
+    enum cli_exit status = err == WEIR_ERR_INVALID ? CLI_USAGE : cli_exit_of(err);
     if (err == 0)
         status = serve(&settings, &set);
-    else if (err != WEIR_ERR_INVALID)
+    else if (err == WEIR_ERR_NOMEM) /* all else was said where it is wrong */
         cli_complain("%s", weir_strerror(err));
     weir_settings_fini(&settings);
     return status;

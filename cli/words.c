@@ -115,6 +115,15 @@ void cli_log(void *ctx, enum weir_level level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+enum cli_exit cli_cannot_open(const char *rules, int err)
+{
+    if (err == WEIR_ERR_RULES)
+        cli_complain("%s: %s", rules, weir_strerror(err));
+    else
+        cli_complain("cannot start: %s", weir_strerror(err));
+    return cli_exit_of(err);
+}
+
 enum cli_exit cli_exit_of(int err)
 {
     if (err == 0)

@@ -6,6 +6,7 @@
 #include "proto/prom.h"
 #include "serve/admin.h"
 #include "serve/ask.h"
+#include "serve/eventual.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -82,10 +83,31 @@ void weir_admin_store_metrics(struct weir_buf *to, const struct weir_service *se
         put(to, linked[i].metric, linked[i].help, sum_linked(service, (enum weir_redis_count)i));
 }
 
-void weir_admin_store(struct weir_admin_call *call)
+static void add_url(struct weir_admin_call *call, const char *url)
+{
+    char room[512];
+    weir_admin_add_json(&call->body, weir_str_of(weir_settings_shown(url, room, sizeof(room))));
+}
+
+static const char *word_of(enum weir_redis_health health)
 {
     static const char *const words[] = {
         [WEIR_REDIS_HEALTHY] = "up", [WEIR_REDIS_PARTLY] = "partly", [WEIR_REDIS_AWAY] = "away"};
+    return words[health];
+}
+
+static void add_global(struct weir_admin_call *call, const struct weir_settings *settings)
+{
+    enum weir_redis_health health;
+    if (!weir_eventual_global(weir_service_eventual(call->worker->service), &health))
+        return;
+    weir_admin_add(&call->body, ",\"global_store\":");
+    add_url(call, settings->store_global);
+    weir_admin_add(&call->body, ",\"global_health\":\"%s\"", word_of(health));
+}
+
+void weir_admin_store(struct weir_admin_call *call)
+{
     const struct weir_service *service = call->worker->service;
     const struct weir_settings *settings = weir_service_settings(service);
     const struct weir_ask_shared *store = weir_service_store(service);
@@ -94,13 +116,12 @@ void weir_admin_store(struct weir_admin_call *call)
         weir_admin_add(&call->body, "{\"store\":\"local\"}\n");
         return;
     }
-    char url[512];
     weir_admin_add(&call->body, "{\"store\":");
-    weir_admin_add_json(&call->body,
-                        weir_str_of(weir_settings_shown(settings->store, url, sizeof(url))));
+    add_url(call, settings->store);
     weir_admin_add(&call->body,
                    ",\"health\":\"%s\",\"nodes\":%" PRIu32 ",\"on_store_error\":\"%s\"",
-                   words[health_of(service)], weir_ask_nodes(store), settings->on_store_error);
+                   word_of(health_of(service)), weir_ask_nodes(store), settings->on_store_error);
+    add_global(call, settings);
     for (size_t i = 0; i < WEIR_ASK_COUNTS; i++)
         weir_admin_add(&call->body, ",\"%s\":%" PRIu64, asked[i].metric,
                        sum_asked(service, (enum weir_ask_count)i));

@@ -79,6 +79,14 @@ uint64_t weir_eventual_round_trip_ns(const struct weir_eventual *e)
     return atomic_load_explicit(&e->round_trip_ns, memory_order_relaxed);
 }
 
+bool weir_eventual_global(const struct weir_eventual *e, enum weir_redis_health *health)
+{
+    if (e->far.link == NULL)
+        return false;
+    *health = weir_redis_link_health(e->far.link);
+    return true;
+}
+
 /* ---- deciding ---- */
 
 /* The most that may be admitted and not acked.  Where the store does not answer, nothing will be,

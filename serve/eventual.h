@@ -80,5 +80,7 @@ uint64_t weir_eventual_over(const struct weir_eventual *eventual, uint32_t stat)
  * answer took. */
 uint64_t weir_eventual_lag_ns(const struct weir_eventual *eventual);
 uint64_t weir_eventual_round_trip_ns(const struct weir_eventual *eventual);
+/* How the store of all sites is.  False: there is none. */
+bool weir_eventual_global(const struct weir_eventual *eventual, enum weir_redis_health *health);
 
 #endif

@@ -48,6 +48,16 @@ static void put_over(struct weir_buf *to, const struct weir_eventual *e,
         weir_prom_sample(to, metric, &rule, 1, other);
 }
 
+static void put_global(struct weir_buf *to, const struct weir_eventual *e)
+{
+    static const char metric[] = "weir_eventual_global_up";
+    enum weir_redis_health health;
+    if (!weir_eventual_global(e, &health))
+        return;
+    weir_prom_head(to, metric, "gauge", "1 while every server of the store of all sites answers.");
+    weir_prom_sample(to, metric, NULL, 0, health == WEIR_REDIS_HEALTHY);
+}
+
 void weir_eventual_put_metrics(struct weir_buf *to, const struct weir_eventual *e,
                                const struct weir_published *rules)
 {
@@ -60,4 +70,5 @@ void weir_eventual_put_metrics(struct weir_buf *to, const struct weir_eventual *
                    "How long the store took for its last answer.");
     weir_prom_sample_real(to, "weir_eventual_round_trip_seconds",
                           (double)weir_eventual_round_trip_ns(e) / 1e9);
+    put_global(to, e);
 }

@@ -108,7 +108,7 @@ static void complain_of_engine(const struct weir_service *service, int err)
 {
     const char *rules = service->settings->rules;
     if (err == WEIR_ERR_IO && service->follow != NULL && access(rules, R_OK) != 0)
-        weir_service_complain("the rules database has none, or is away, and none were kept at %s; "
+        weir_service_complain("no rules came from the database, and none were kept at %s before; "
                               "--start-without-rules waits for them",
                               rules);
     else if (err == WEIR_ERR_RULES)
@@ -245,6 +245,10 @@ static void say_ready(struct weir_service *service)
              WEIR_LOG_TEXT("table", service->settings->table),
              WEIR_LOG_NUMBER("threads", service->worker_count),
              WEIR_LOG_NUMBER("rules_generation", weir_rules_generation(service->engine)));
+    if (service->settings->rules[0] == '\0')
+        WEIR_LOG(service->log, WEIR_LOG_WARN, "no_rules",
+                 WEIR_LOG_TEXT("means", "--rules PATH is not given: only CL.THROTTLE, THROTTLE and "
+                                        "limits that a request brings along are counted"));
     weir_notify_send(&service->notify, "READY=1\nSTATUS=serving");
 }
 

@@ -83,13 +83,14 @@ int weir_yaml_file_read(const char *path, struct weir_arena *arena,
         return WEIR_ERR_NOMEM;
     weir_report_init(file.report);
     file.number = weir_report_file(file.report, path);
-    if (weir_file_read(&bytes, file.report, (struct weir_mark){.file = file.number}, path)) {
+    bool is_read = weir_file_read(&bytes, file.report, (struct weir_mark){0}, path);
+    if (is_read) {
         const struct weir_yaml *map = map_of(&file, arena, (struct weir_str){bytes.ptr, bytes.len});
         if (map != NULL)
             read(ctx, &file, map);
         weir_file_free(&bytes);
     }
-    int err = file.report->error_count > 0 ? WEIR_ERR_INVALID : 0;
+    int err = !is_read ? WEIR_ERR_IO : file.report->error_count > 0 ? WEIR_ERR_INVALID : 0;
     if (arena->has_failed)
         err = WEIR_ERR_NOMEM;
     weir_report_flush(file.report, say, say_ctx);

@@ -17,8 +17,9 @@ struct weir_yaml_file {
     uint32_t number; /* of the file, in the report */
 };
 
-/* Nodes are in the arena.  An empty file is no map, and read() is not called.  0, WEIR_ERR_INVALID
- * where something was wrong, or WEIR_ERR_NOMEM; say() has been told. */
+/* Nodes are in the arena.  An empty file is no map, and read() is not called.  0, WEIR_ERR_IO where
+ * the file cannot be read, WEIR_ERR_INVALID where something is wrong in it, of both of which say()
+ * has been told, or WEIR_ERR_NOMEM. */
 WEIR_MUST_CHECK int weir_yaml_file_read(const char *path, struct weir_arena *arena,
                                         void (*read)(void *ctx, const struct weir_yaml_file *file,
                                                      const struct weir_yaml *map),

@@ -13,7 +13,6 @@ SPDX-License-Identifier: Apache-2.0
 import contextlib
 import secrets
 import subprocess
-import time
 import urllib.parse
 
 import redis

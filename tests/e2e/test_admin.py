@@ -121,7 +121,7 @@ def test_a_domain_that_nobody_knows_is_seen(weir):
 def test_the_docs_list_every_metric_and_no_other(tmp_path):
     eventual = "  - {key: soon, rate_limit: {unit: day, requests_per_unit: 3, consistency: eventual}}\n"
     with Server(tmp_path / "redis") as store, \
-            Service(tmp_path, RULES + eventual, ["--store", store.url],
+            Service(tmp_path, RULES + eventual, ["--store", store.url, "--store-global", store.url, "--site", "here"],
                     listeners=("grpc", "http", "resp", "admin")) as weir:
         spend(weir, ("user", "ann"))
         spend(weir, ("user", "ann"), domain="nobody's")

@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from weir_cli import DONE, NO, ROOT, T0, WORLD, lines, replay, request, rules_file, weir
+from weir_cli import DONE, NO, ROOT, T0, USAGE, WORLD, lines, replay, request, rules_file, weir
 
 SECOND = 10**9
 
@@ -145,6 +145,20 @@ def test_files_that_are_not_there(tmp_path):
     done = weir("replay", "--rules", tmp_path / "absent.yaml", stdin="")
     assert done.returncode in (NO, WORLD) and "absent.yaml" in done.stderr
     assert weir("replay", "--rules", rules_file(tmp_path), tmp_path).returncode == WORLD
+
+
+def test_a_directory_is_no_trace(tmp_path):
+    done = weir("replay", "--rules", rules_file(tmp_path), tmp_path)
+    assert done.returncode == WORLD and done.stderr == f"weir: {tmp_path}: Is a directory\n"
+
+
+def test_rules_are_not_blamed_for_a_table(tmp_path):
+    rules = rules_file(tmp_path)
+    done = weir("replay", "--rules", rules, "--table-size", "1023k")
+    assert done.returncode == USAGE and "--table-size" in done.stderr and "1m" in done.stderr
+    done = weir("replay", "--rules", rules, "--table", "/nowhere/table")
+    assert done.returncode == WORLD and "/nowhere/table: cannot create the table" in done.stderr
+    assert str(rules) not in done.stderr
 
 
 def test_bad_rules_decide_nothing(tmp_path):

@@ -131,7 +131,6 @@ def test_compat_listens_everywhere_unless_told():
     ([], {"WEIR_THREADS": "many"}, "WEIR_THREADS in the environment: 'many'"),
     ([], {"SHADOW_MODE": "perhaps"}, "SHADOW_MODE in the environment: 'perhaps' is not on or off"),
     (["--grcp", "off"], {}, "did you mean --grpc?"),
-    (["--config", "/nowhere/weir.yaml"], {}, "/nowhere/weir.yaml"),
 ])
 def test_wrong_settings_name_their_place(flags, env, says):
     done = serve(*flags, env=env)
@@ -192,6 +191,17 @@ def test_bad_rules_are_refused_with_their_errors(tmp_path):
     done = serve("--rules", rules, "--table", "none", "--grpc", "127.0.0.1:0", "--http", "off")
     assert done.returncode == NO
     assert f"{rules}:3:5: " in done.stderr and "key" in done.stderr
+
+
+def test_a_missing_file_of_settings_is_the_world():
+    done = serve("--config", "/nowhere/weir.yaml")
+    assert done.returncode == WORLD
+    assert done.stderr == "weir: cannot read '/nowhere/weir.yaml': No such file or directory\n"
+
+
+def test_who_names_no_rules_is_told_what_that_means(tmp_path):
+    with Service(tmp_path, None) as weir:
+        weir.wait_for("no_rules")
 
 
 def test_missing_rules_are_the_world(tmp_path):

@@ -89,6 +89,13 @@ class Node:
         return {found[1]: int(value) for name, value in self.metrics().items()
                 if (found := re.match(r'weir_eventual_over_admitted_total\{rule="api\.(.*)"\}', name))}
 
+    def global_health(self):
+        """Of the store of all sites: in words, and as a metric."""
+        with self.client("admin") as client:
+            client.request("GET", "/api/v1/store")
+            told = json.load(client.getresponse())
+        return told["global_health"], self.metrics()["weir_eventual_global_up"]
+
     def is_settled(self):
         return self.metrics()["weir_eventual_keys_untold"] == 0
 
@@ -367,9 +374,11 @@ def test_sites_that_cannot_reach_each_other_go_on_and_catch_up(tmp_path):
     with sites(tmp_path) as (far, globe, nodes):
         hammer(nodes, [key], 1)
         settle(nodes)
+        assert {node.global_health() for node in nodes} == {("up", 1)}
         globe.cut()
         while hammer(nodes, [key], 10):
             time.sleep(INTERVAL_S)
+        wait_until(lambda: {node.global_health() for node in nodes} == {("away", 0)}, "all to know it")
         east, west = in_all(nodes[:2])[key], in_all(nodes[2:])[key]
         assert all(LIMIT - 4 <= site <= LIMIT + 4 * UNIT for site in (east, west))      # each by itself
         globe.heal()
