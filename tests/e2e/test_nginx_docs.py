@@ -4,13 +4,19 @@ An example is a block of nginx configuration, and before it, under the same head
 SPDX-License-Identifier: Apache-2.0
 """
 import base64
+import contextlib
+import os
 import re
+import shlex
+import shutil
+import tempfile
 import threading
 import time
 
 import pytest
 
-from nginx_rig import App, Nginx, ROOT, wait_for
+from nginx_rig import App, Nginx, ROOT, RULES, wait_for
+from service import Service
 
 PAGE = (ROOT / "docs/nginx.md").read_text()
 PASSWORDS = "ann:{PLAIN}secret\nbob:{PLAIN}secret\n"
@@ -150,3 +156,35 @@ def test_the_log_format_is_good():
         path = nginx.folder / "limits.log"
         wait_for(lambda: path.exists() and path.read_text(), "a line")
         assert path.read_text() == "127.0.0.1 200 PASSED rule=api.remote_address left=2/3 held=0.000\n"
+
+
+@contextlib.contextmanager
+def machine(store, app):
+    """One of the many: the service and nginx, as the page has them, but patient."""
+    section = re.search(r"^## Many machines$(.*?)(?=^## )", PAGE, re.M | re.S)[1]
+    with tempfile.TemporaryDirectory(prefix="weir-host-") as folder:
+        os.chmod(folder, 0o755)             # nginx's workers are somebody else
+        os.mkdir(f"{folder}/run")
+        if os.getuid() == 0:
+            shutil.chown(f"{folder}/run", group="www-data")
+        os.chmod(f"{folder}/run", 0o2750)
+
+        def filled(text):
+            for old, new in (("/dev/shm/weir", f"{folder}/table"), ("/etc/weir/", f"{folder}/"), ("/run/weir/", f"{folder}/run/"),
+                             ("redis://10.0.0.9:6379", store.url), ("weir.sock;", "weir.sock timeout=20s;"),
+                             ("127.0.0.1:80;", "127.0.0.1:{port};"), ("127.0.0.1:3000", f"127.0.0.1:{app.port}")):
+                text = text.replace(old, new)
+            return text
+
+        program, action, *flags = shlex.split(filled(re.search(r"^```sh\n(.*?)^```$", section, re.M | re.S)[1]))
+        inside = re.search(r"^```nginx\nhttp \{\n(.*?)^\}\n```$", section, re.M | re.S)[1]
+        assert (program, action) == ("weir", "serve")
+        with Service(folder, RULES, [*flags, "--table-size", "8m", "--store-deadline", "10s"], listeners=()), \
+                Nginx(None, servers=filled(inside)) as nginx:
+            wait_for(lambda: nginx.log().count("answers") >= int(nginx.parts["workers"]), "the service to answer")
+            yield nginx
+
+
+def test_many_machines(store):
+    with App() as app, machine(store, app) as one, machine(store, app) as two:
+        assert [nginx.ask().status for nginx in (one, two) * 3] == [200] * 3 + [429] * 3
