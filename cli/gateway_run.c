@@ -332,7 +332,7 @@ static int bury(struct run *run)
                 nginx_status = status;
             else if (!run->is_ending && !(i == ADMIN && run->is_admin_ending))
                 cli_complain("gateway: %s has ended%s",
-                             i == ADMIN ? "the admin listener" : "the API",
+                             i == ADMIN ? "its weir serve" : "the API",
                              i == ADMIN ? "; it is started again" : "");
         }
     return nginx_status;

@@ -53,7 +53,7 @@ static char *set_trusted_proxies(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++)
         if (add_proxy(cf, main->proxies, words[i]) != NGX_OK)
-            return ngx_weir_invalid(cf, words[i]);
+            return ngx_weir_invalid(cf, words[i], "an address, a network or unix:");
     return NGX_CONF_OK;
 }
 
@@ -82,6 +82,7 @@ const ngx_weir_kind_t ngx_http_weir_kind = {
     .compile = compile,
     .text = evaluate,
     .limit_option = limit_option,
+    .limit_words = "domain=NAME, phase=auto, phase=preaccess or phase=precontent",
     .attribute = ngx_http_weir_attribute,
     .is_late = ngx_http_weir_is_late,
 };
@@ -105,7 +106,8 @@ static char *set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
         uint32_t dialects;
         if (weir_dialects_read(ngx_weir_str(words[i]), &dialects) != 0)
-            return ngx_weir_invalid(cf, words[i]);
+            return ngx_weir_invalid(cf, words[i],
+                                    "legacy, ietf-11, reset-epoch, reset-delta or none");
         loc->dialects |= dialects;
     }
     const ngx_uint_t both = WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA;

@@ -45,8 +45,11 @@ static ngx_int_t evaluate(void *session, ngx_weir_value_t *value, ngx_str_t *out
 
 static const char *const own[] = {"remote_address", "generic_key", NULL};
 
-static const ngx_weir_kind_t kind = {
-    .own = own, .compile = compile, .text = evaluate, .attribute = attribute};
+static const ngx_weir_kind_t kind = {.own = own,
+                                     .compile = compile,
+                                     .text = evaluate,
+                                     .limit_words = "domain=NAME",
+                                     .attribute = attribute};
 
 /* ---- the queue ---- */
 

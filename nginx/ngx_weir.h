@@ -78,6 +78,7 @@ typedef struct {
     ngx_weir_value_t *(*compile)(ngx_conf_t *cf, ngx_str_t text); /* NULL: nginx has said why */
     ngx_int_t (*text)(void *from, ngx_weir_value_t *value, ngx_str_t *out); /* from: who asks */
     bool (*limit_option)(void *place, ngx_str_t word); /* of weir_limit; NULL: none but domain= */
+    const char *limit_words; /* all that it takes, for who wrote another */
     weir_attribute_fn attribute;
     bool (*is_late)(void *asking, struct weir_str key);
 } ngx_weir_kind_t;
@@ -126,7 +127,7 @@ char *ngx_weir_merge_place(ngx_weir_main_conf_t *main, ngx_weir_place_conf_t *to
 
 /* For directives of one module: words of theirs. */
 bool ngx_weir_is_word(ngx_str_t word, const char *known);
-char *ngx_weir_invalid(ngx_conf_t *cf, ngx_str_t word);
+char *ngx_weir_invalid(ngx_conf_t *cf, ngx_str_t word, const char *right);
 
 /* ---- the engine's life: ngx_weir_process.c ---- */
 

@@ -24,9 +24,10 @@ static bool option(ngx_str_t word, const char *name, ngx_str_t *rest)
     return true;
 }
 
-char *ngx_weir_invalid(ngx_conf_t *cf, ngx_str_t word)
+char *ngx_weir_invalid(ngx_conf_t *cf, ngx_str_t word, const char *right)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"", &word);
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\" (it may be %s)", &word,
+                       right);
     return NGX_CONF_ERROR;
 }
 
@@ -46,7 +47,7 @@ char *ngx_weir_set_rules(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     main->rules = words[1];
     if (cf->args->nelts == 3 && !option(words[2], "threads=", &main->threads))
-        return ngx_weir_invalid(cf, words[2]);
+        return ngx_weir_invalid(cf, words[2], "threads=POOL");
     return ngx_conf_full_name(cf->cycle, &main->rules, 1) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
@@ -61,7 +62,7 @@ char *ngx_weir_set_table(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (cf->args->nelts == 3) {
         off_t bytes = option(words[2], "size=", &size) ? ngx_parse_offset(&size) : NGX_ERROR;
         if (bytes <= 0)
-            return ngx_weir_invalid(cf, words[2]);
+            return ngx_weir_invalid(cf, words[2], "size=SIZE, such as size=64m");
         main->table_size = (size_t)bytes;
     }
     return ngx_conf_full_name(cf->cycle, &main->table, 0) == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
@@ -76,13 +77,13 @@ char *ngx_weir_set_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (main->queue_max != NGX_CONF_UNSET_UINT)
         return "is duplicate";
     if (max == NGX_ERROR)
-        return ngx_weir_invalid(cf, words[1]);
+        return ngx_weir_invalid(cf, words[1], "a number");
     main->queue_max = (ngx_uint_t)max;
     if (cf->args->nelts == 3) {
         ngx_int_t ms =
             option(words[2], "timeout=", &time) ? ngx_parse_time(&time, 0) : (ngx_int_t)NGX_ERROR;
         if (ms == NGX_ERROR)
-            return ngx_weir_invalid(cf, words[2]);
+            return ngx_weir_invalid(cf, words[2], "timeout=TIME, such as timeout=60s");
         main->queue_timeout = (ngx_msec_t)ms;
     }
     return NGX_CONF_OK;
@@ -116,12 +117,13 @@ char *ngx_weir_set_service(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_memzero(&url, sizeof(url));
     url.url = words[1];
     if (ngx_parse_url(cf->pool, &url) != NGX_OK || url.naddrs != 1)
-        return ngx_weir_invalid(cf, words[1]);
+        return ngx_weir_invalid(cf, words[1], "unix:PATH, as long as a socket's may be");
     main->service = url.addrs;
     main->service_name = words[1];
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++)
         if (!set_service_option(main, words[i]))
-            return ngx_weir_invalid(cf, words[i]);
+            return ngx_weir_invalid(cf, words[i],
+                                    "timeout=TIME, at most 60s, or pending=N, at most 1000000");
     return NGX_CONF_OK;
 }
 
@@ -135,7 +137,7 @@ char *ngx_weir_set_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (place->enable != NGX_CONF_UNSET)
         return "is duplicate";
     if (!ngx_weir_is_word(words[1], "on") && !ngx_weir_is_word(words[1], "off"))
-        return ngx_weir_invalid(cf, words[1]);
+        return ngx_weir_invalid(cf, words[1], "on or off");
     place->enable = words[1].len == 2;
     for (ngx_uint_t i = 2; i < cf->args->nelts; i++) {
         if (option(words[i], "domain=", &rest)) {
@@ -143,7 +145,7 @@ char *ngx_weir_set_limit(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             if (place->domain == NULL)
                 return NGX_CONF_ERROR;
         } else if (kind->limit_option == NULL || !kind->limit_option(place, words[i])) {
-            return ngx_weir_invalid(cf, words[i]);
+            return ngx_weir_invalid(cf, words[i], kind->limit_words);
         }
     }
     return NGX_CONF_OK;
@@ -188,7 +190,7 @@ static ngx_int_t add_entry(ngx_conf_t *cf, const ngx_weir_kind_t *kind,
     ngx_weir_entry_t *entry;
     if (equals == NULL || equals == word.data ||
         descriptor->entries.nelts == NGX_WEIR_ENTRIES_MAX) {
-        (void)ngx_weir_invalid(cf, word);
+        (void)ngx_weir_invalid(cf, word, "KEY=VALUE, at most 32 of them");
         return NGX_ERROR;
     }
     entry = ngx_array_push(&descriptor->entries);

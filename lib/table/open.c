@@ -263,7 +263,7 @@ static int attach_fd(struct weir_table **out, int fd, const char *path, char *wh
     if (file_bytes < WEIR_PAGE || pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
         return refuse(WEIR_ERR_TABLE, why, why_len,
                       "%s: too short for a weir table (%" PRIu64
-                      " bytes); remove the file to start afresh",
+                      " bytes); name another path, or remove the file",
                       path, file_bytes);
     int err = believe(&header, file_bytes, path, why, why_len);
     void *base = NULL;

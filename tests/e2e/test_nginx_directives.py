@@ -297,7 +297,7 @@ def test_a_location_inherits_and_replaces():
 
 @pytest.mark.parametrize("line, words", [
     ("weir_limit maybe;", 'invalid parameter "maybe"'),
-    ("weir_limit on phase=log;", 'invalid parameter "phase=log"'),
+    ("weir_limit on phase=log;", 'invalid parameter "phase=log" (it may be domain=NAME, phase=auto, phase=pre'),
     ("weir_limit on; weir_limit off;", "is duplicate"),
     ("weir_status 200;", "must be"),
     ("weir_headers legacy modern;", 'invalid parameter "modern"'),

@@ -441,7 +441,7 @@ def test_killed_workers_lose_no_count():
 
 @pytest.mark.parametrize("server, words", [
     ("weir_limit maybe;", 'invalid parameter "maybe"'),
-    ("weir_limit on phase=auto;", 'invalid parameter "phase=auto"'),
+    ("weir_limit on phase=auto;", 'invalid parameter "phase=auto" (it may be domain=NAME)'),
     ("weir_limit on on;", 'invalid parameter "on"'),
     ("weir_limit on; weir_limit on;", '"weir_limit" directive is duplicate'),
     ("weir_limit on domain=$nowhere;", 'unknown "nowhere" variable'),
