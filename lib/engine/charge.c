@@ -130,9 +130,10 @@ static void status_bare(const struct weir_item *item, struct weir_status *out)
     out->delay_ns = 0;
 }
 
-static inline void status_decided(const struct weir_item *item, struct weir_status *out)
+/* shown: the tightest. */
+static inline void status_decided(const struct weir_item *item, const struct weir_charge *shown,
+                                  struct weir_status *out)
 {
-    const struct weir_charge *shown = weir_tightest(item->charges, item->charge_count);
     const struct weir_verdict *v = &shown->verdict;
     bool is_shadow = !v->allowed && item->is_shadow;
     status_of_rule(item, out);
@@ -146,6 +147,11 @@ static inline void status_decided(const struct weir_item *item, struct weir_stat
     out->retry_after_ns = v->retry_after_ns;
     if (v->retry_after_ns == WEIR_NEVER && item->closed_for_ns > 0)
         out->retry_after_ns = item->closed_for_ns;
+}
+
+static void status_of_many(const struct weir_item *item, struct weir_status *out)
+{
+    status_decided(item, weir_tightest(item->charges, item->charge_count), out);
     out->delay_ns = weir_longest_delay(item->charges, item->charge_count);
 }
 
@@ -154,7 +160,7 @@ void weir_charge_status(const struct weir_item *item, struct weir_status *out)
     if (item->charge_count == 0)
         status_bare(item, out);
     else
-        status_decided(item, out);
+        status_of_many(item, out);
 }
 
 void weir_charge_told(struct weir_session *s, struct weir_item *item, struct weir_status *out)
@@ -168,8 +174,7 @@ void weir_charge_told(struct weir_session *s, struct weir_item *item, struct wei
 }
 
 /* Of an item that has charges. */
-static inline void settle(struct weir_session *s, const struct weir_item *item,
-                          struct weir_status *out)
+static void settle(struct weir_session *s, const struct weir_item *item, struct weir_status *out)
 {
     if (item->is_refund) {
         weir_stats_refunded(s, item);
@@ -187,25 +192,44 @@ void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
         settle(s, item, out);
 }
 
+static __attribute__((noinline)) void charge_many(struct weir_session *s, struct weir_item *item,
+                                                  uint64_t now_ns, struct weir_status *out)
+{
+    bool allowed = true;
+    if (item->is_refund)
+        give_all(s, item, now_ns);
+    else
+        allowed = weir_charge_look(s, item, now_ns) && take_all(s, item, now_ns);
+    if (!allowed && weir_enforce_spares(s, item))
+        item->is_shadow = true;
+    status_of_many(item, out);
+    settle(s, item, out);
+}
+
+/* One limit, as nearly all descriptors meet. */
+static inline void charge_one(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
+                              struct weir_status *out)
+{
+    struct weir_charge *c = item->charges;
+    weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
+                          &c->mark, &c->met);
+    c->is_taken = c->verdict.allowed;
+    if (__builtin_expect(!c->is_taken, 0) && weir_enforce_spares(s, item))
+        item->is_shadow = true;
+    status_decided(item, c, out);
+    out->delay_ns = c->is_taken ? c->verdict.delay_ns : 0;
+    if (weir_ticket_has_place(c))
+        weir_ticket_write(s->mine, item, &out->ticket);
+    weir_stats_decided(s, item, &c->verdict);
+}
+
 void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
                        struct weir_status *out)
 {
-    if (item->charge_count == 0) {
+    if (item->charge_count == 0)
         status_bare(item, out);
-        return;
-    }
-    bool allowed = true;
-    if (item->is_refund) {
-        give_all(s, item, now_ns);
-    } else if (item->charge_count == 1) {
-        struct weir_charge *c = item->charges;
-        weir_local_take(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict, &c->mark);
-        allowed = c->is_taken = c->verdict.allowed;
-    } else {
-        allowed = weir_charge_look(s, item, now_ns) && take_all(s, item, now_ns);
-    }
-    if (__builtin_expect(!allowed, 0) && weir_enforce_spares(s, item))
-        item->is_shadow = true;
-    status_decided(item, out);
-    settle(s, item, out);
+    else if (item->charge_count == 1 && !item->is_refund)
+        charge_one(s, item, now_ns, out);
+    else
+        charge_many(s, item, now_ns, out);
 }

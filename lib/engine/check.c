@@ -5,6 +5,7 @@
 #include "engine/key_override.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
+#include "engine/recall.h"
 #include "engine/top.h"
 #include "table/key_overrides.h"
 
@@ -60,6 +61,36 @@ int weir_refund(struct weir_session *s, const struct weir_request *request, uint
                 struct weir_decision *out)
 {
     return check_one(s, weir_publish_hold(s), request, now_ns, true, out);
+}
+
+/* An HTTP request that has no plan yet. */
+static __attribute__((noinline)) int check_described(struct weir_session *s,
+                                                     const struct weir_http *http, uint64_t now_ns,
+                                                     struct weir_decision *out)
+{
+    struct weir_http heard = weir_recall_listen(s, http);
+    struct weir_decision decision;
+    struct weir_request request;
+    int err = weir_http_describe(s, &heard, &request, &decision);
+    if (!err && request.descriptor_count > 0) {
+        err = check_one(s, s->mine, &request, now_ns, false, &decision);
+        if (!err)
+            weir_recall_note(s, now_ns);
+    }
+    if (!err)
+        *out = decision;
+    return err;
+}
+
+int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
+                    struct weir_decision *out)
+{
+    (void)weir_publish_hold(s);
+    if (!weir_recall(s, http, now_ns))
+        return check_described(s, http, now_ns, out);
+    out->statuses = s->http->statuses;
+    decide(s, &s->plans[0], now_ns, out);
+    return 0;
 }
 
 /* Plans as many of n requests as the session has room for, at least one; says how many. */

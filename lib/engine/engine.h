@@ -46,15 +46,17 @@ struct weir_published {
 };
 
 struct weir {
+    /* What every decision reads, in one line: */
     struct weir_table *table;
-    struct weir_options options; /* rules_path is ours, table_path is not kept */
+    _Atomic(struct weir_published *) current;
     float near_ratio;
+    struct weir_options options; /* rules_path is ours, table_path is not kept */
+
     struct weir_limit overrides[WEIR_UNITS]; /* by unit: what a request's own limit starts from */
     struct weir_rules_watch *watch;          /* NULL: no rules to watch */
     bool is_unlinked;                        /* said so already */
     bool has_bad_rules;                      /* the last ones that were loaded: said so, too */
 
-    _Atomic(struct weir_published *) current;
     _Atomic uint64_t generation;
     _Atomic(struct weir_value_stats *) values; /* NULL: no rule has ever asked for them */
     struct weir_value_stats *strangers; /* domains that were asked for, and that no rules know */
@@ -70,8 +72,9 @@ struct weir_charge {
     const struct weir_limit *limit;
     uint64_t key;
     uint64_t hits;
-    uint64_t mark;   /* what a ticket needs, once taken */
-    uintptr_t order; /* of its rule in the files */
+    uint64_t mark;        /* what a ticket needs, once taken */
+    uintptr_t order;      /* of its rule in the files */
+    union weir_u16b *met; /* see weir_local_take_again() */
     bool is_taken;
     struct weir_verdict verdict;
 };
@@ -118,8 +121,11 @@ struct weir_session {
     const struct weir_published *mine;           /* the same as held, for the owner alone */
     _Atomic(const struct weir_published *) held; /* what must not be freed under us */
     struct weir_session *next;                   /* under the engine's lock */
+    struct weir_http_room *http;                 /* for weir_check_http() */
     uint32_t number;                             /* which share of the statistics is ours */
 
+    uint32_t plan_count, item_count, charge_count;
+    bool is_recallable; /* plans[0] is what the answers in http->recall come to */
     struct weir_top_pace top;
 
     /* The domain that was asked for last: most callers only ever ask for one.  Of `mine`. */
@@ -127,8 +133,6 @@ struct weir_session {
     uint32_t domain_len; /* 0: none */
     char domain_name[WEIR_DOMAIN_LEN_MAX];
 
-    uint32_t plan_count, item_count, charge_count;
-    bool is_recallable; /* plans[0] is what the answers in http->recall come to */
     struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
     struct weir_item items[WEIR_DESCRIPTORS_MAX];
     struct weir_charge charges[WEIR_CHARGES_MAX];
@@ -140,7 +144,6 @@ struct weir_session {
     uint64_t last_tags[WEIR_DESCRIPTORS_MAX];        /* by item: of the terms met last; 0: none */
     struct weir_match match;
     struct weir_throttle_sets throttles;
-    struct weir_http_room *http; /* for weir_check_http() */
 };
 
 /* One line to the engine's log, if it has one. */

@@ -61,26 +61,3 @@ int weir_http_describe(struct weir_session *s, const struct weir_http *http,
         set_hits(room->descriptors, request->descriptor_count, http->hits);
     return 0;
 }
-
-int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
-                    struct weir_decision *out)
-{
-    (void)weir_publish_hold(s);
-    if (weir_recall(s, http, now_ns)) {
-        out->statuses = s->http->statuses;
-        weir_check_planned(s, &s->plans[0], now_ns, out);
-        return 0;
-    }
-    struct weir_http heard = weir_recall_listen(s, http);
-    struct weir_decision decision;
-    struct weir_request request;
-    int err = weir_http_describe(s, &heard, &request, &decision);
-    if (!err && request.descriptor_count > 0) {
-        err = weir_check_held(s, &request, now_ns, &decision);
-        if (!err)
-            weir_recall_note(s, now_ns);
-    }
-    if (!err)
-        *out = decision;
-    return err;
-}

@@ -11,11 +11,11 @@
 #include "rules/shapes.h"
 
 struct weir_http_room {
+    struct weir_recall recall;
+    struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
     struct weir_descriptor descriptors[WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX];
     char addresses[WEIR_DESCRIPTORS_MAX][WEIR_ADDRESS_TEXT_MAX];
-    struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
-    struct weir_recall recall;
 };
 
 /* The request in descriptors, by the rules that the session holds from now on.  None: *decision is

@@ -14,21 +14,6 @@ void weir_plan_reset(struct weir_session *s)
     s->is_recallable = false;
 }
 
-static bool is_shadow(const struct weir_item *item)
-{
-    return item->terms ? item->terms->is_shadow : item->rule && item->rule->is_shadow;
-}
-
-void weir_plan_again(struct weir_session *s)
-{
-    for (uint32_t i = 0; i < s->item_count; i++)
-        s->items[i].is_shadow = is_shadow(&s->items[i]); /* and not for being spared */
-    for (uint32_t i = 0; i < s->charge_count; i++) {
-        s->charges[i].mark = 0;
-        s->charges[i].is_taken = false;
-    }
-}
-
 bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
 {
     return s->plan_count < WEIR_DESCRIPTORS_MAX &&
@@ -77,6 +62,7 @@ static void add_charge(struct weir_session *s, struct weir_item *item,
     c->hits = item->hits;
     c->mark = 0;
     c->order = item->rule ? (uintptr_t)item->rule : ORDER_LAST; /* they lie in that order */
+    c->met = NULL;
     c->is_taken = false;
     s->charge_count++;
 }
@@ -252,7 +238,7 @@ static void fill_by_terms(struct weir_session *s, const struct weir_domain *doma
     if (terms->has_value_stats)
         item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)terms->unit;
-    item->is_shadow = is_shadow(item);
+    item->is_shadow = weir_plan_is_shadow(item);
     item->is_quota |= terms->is_quota;
     if (!item->is_charged)
         charge_shared(s, item);
@@ -267,7 +253,7 @@ static void fill_by_rule(struct weir_session *s, const struct weir_domain *domai
         item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)rule->unit;
     item->is_unlimited = rule->is_unlimited;
-    item->is_shadow = is_shadow(item);
+    item->is_shadow = weir_plan_is_shadow(item);
     item->is_quota = (item->is_quota || rule->is_quota) && !rule->is_unlimited;
     if (!item->is_charged)
         charge_plain(s, item); /* none, of what is unlimited */

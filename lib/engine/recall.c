@@ -31,12 +31,23 @@ static bool answers_alike(const struct weir_recall *r, const struct weir_http *h
     return true;
 }
 
+/* The plan was charged: makes it ready to be charged anew. */
+static void renew_plan(struct weir_session *s)
+{
+    for (uint32_t i = 0; i < s->item_count; i++)
+        s->items[i].is_shadow = weir_plan_is_shadow(&s->items[i]); /* and not for being spared */
+    for (uint32_t i = 0; i < s->charge_count; i++) {
+        s->charges[i].mark = 0;
+        s->charges[i].is_taken = false;
+    }
+}
+
 bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns)
 {
     if (!s->is_recallable || !is_asked_alike(s, http) ||
         weir_key_overrides_live(s->engine->table, now_ns) || !answers_alike(&s->http->recall, http))
         return false;
-    weir_plan_again(s);
+    renew_plan(s);
     return true;
 }
 

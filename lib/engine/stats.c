@@ -16,12 +16,18 @@ static uint64_t above(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+/* What must be in use for a limit to be nearly used up. */
+static uint64_t near_of(const struct weir_verdict *verdict, float near_ratio)
+{
+    return (uint64_t)((float)verdict->limit * near_ratio);
+}
+
 struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,
                                 bool is_shadow)
 {
     uint64_t limit = verdict->limit, before = verdict->before;
     uint64_t after = before > UINT64_MAX - hits ? UINT64_MAX : before + hits;
-    uint64_t near = (uint64_t)((float)limit * near_ratio);
+    uint64_t near = near_of(verdict, near_ratio);
     struct weir_tally t = {.total_hits = hits};
 
     if (hits == 0)
@@ -50,15 +56,13 @@ static void add(struct weir_session *s, const struct weir_item *item,
         weir_value_stats_add(item->value, amounts);
 }
 
-void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
-                        const struct weir_verdict *verdict)
+/* All that is not well within the limit.  Apart from that, which it would lengthen. */
+static __attribute__((noinline)) void add_tally(struct weir_session *s,
+                                                const struct weir_item *item,
+                                                const struct weir_verdict *verdict)
 {
     struct weir_tally t =
         weir_tally_of(verdict, item->hits, s->engine->near_ratio, item->is_shadow);
-    if (t.within_limit > 0 && t.near_limit == 0 && !item->value) { /* as nearly all are */
-        weir_stats_add_within(s->engine->table, item->stat, s->number, t.within_limit);
-        return;
-    }
     const uint64_t amounts[WEIR_COUNTERS] = {
         [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,
         [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,
@@ -68,6 +72,17 @@ void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
         [WEIR_COUNTER_BY_SKETCH] = t.over_limit_by_sketch,
     };
     add(s, item, amounts);
+}
+
+void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
+                        const struct weir_verdict *verdict)
+{
+    uint64_t near = near_of(verdict, s->engine->near_ratio);
+    bool is_far = verdict->before < near && item->hits <= near - verdict->before;
+    if (verdict->allowed && is_far && !item->value) /* as nearly all are */
+        weir_stats_add_within(s->engine->table, item->stat, s->number, item->hits);
+    else
+        add_tally(s, item, verdict);
 }
 
 void weir_stats_asked(struct weir_session *s, const struct weir_item *item)

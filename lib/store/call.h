@@ -11,7 +11,7 @@
 struct weir_call {
     struct weir_table *table;
     const struct weir_limit *limit;
-    uint64_t key; /* set where it is applied */
+    uint64_t key;
     uint64_t now_ns;
     uint64_t hits;
     enum weir_op op;
@@ -23,12 +23,17 @@ struct weir_call {
 
 /* Starts a call; the rest is zero. */
 static inline struct weir_call weir_call_of(struct weir_table *table,
-                                            const struct weir_limit *limit, uint64_t now_ns,
-                                            uint64_t hits, enum weir_op op,
+                                            const struct weir_limit *limit, uint64_t key,
+                                            uint64_t now_ns, uint64_t hits, enum weir_op op,
                                             struct weir_verdict *out)
 {
-    return (struct weir_call){
-        .table = table, .limit = limit, .now_ns = now_ns, .hits = hits, .op = op, .out = out};
+    return (struct weir_call){.table = table,
+                              .limit = limit,
+                              .key = key,
+                              .now_ns = now_ns,
+                              .hits = hits,
+                              .op = op,
+                              .out = out};
 }
 
 /* Whether the answer must leave a trace where the key has none yet.  In a replay every answer

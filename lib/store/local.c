@@ -202,15 +202,18 @@ static __attribute__((noinline, cold)) bool first(struct weir_call *c, const str
     return weir_cas16(slot, claim, value);
 }
 
+/* A limit that needed an extent before it was lowered still has it. */
+static inline bool is_wide_still(const struct weir_call *c, union weir_u16b value)
+{
+    return c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER &&
+           __builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0);
+}
+
 /* A key with a slot.  True: done. */
-static inline bool again(struct weir_call *c, const struct weir_home *home, union weir_u16b *slot,
+static inline bool again(struct weir_call *c, uint64_t fp, union weir_u16b *slot,
                          union weir_u16b value)
 {
-    /* A limit that needed an extent before it was lowered still has it. */
-    if (c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER &&
-        __builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0))
-        return weir_wide_apply(c, home, slot, value);
-    union weir_u16b next = step_slot(c, home->fp, value);
+    union weir_u16b next = step_slot(c, fp, value);
     bool found_nothing = (c->op == WEIR_OP_RELEASE || c->op == WEIR_OP_RENEW) && !c->did;
     if (c->op == WEIR_OP_LOOK || found_nothing || weir_eq16(next, value)) {
         /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
@@ -228,20 +231,37 @@ static __attribute__((noinline, cold)) void apply_wide(struct weir_call *c,
     while (!weir_wide_apply(c, home, slot, value));
 }
 
-/* One copy for each operation below, which need not ask then what it is. */
-static inline __attribute__((always_inline)) void apply(struct weir_call *c, uint64_t key)
+static inline bool apply_in(struct weir_call *c, const struct weir_home *home,
+                            union weir_u16b *slot, union weir_u16b value)
 {
-    struct weir_home home = weir_slots_locate(c->table, key);
+    if (is_wide_still(c, value))
+        return weir_wide_apply(c, home, slot, value);
+    return again(c, home->fp, slot, value);
+}
+
+/* One copy for each operation below, which need not ask then what it is.  Returns the slot that the
+ * key had before; NULL: it had none, or has more than a slot. */
+static inline __attribute__((always_inline)) union weir_u16b *apply(struct weir_call *c)
+{
+    struct weir_home home = weir_slots_locate(c->table, c->key);
     weir_slots_prefetch(&home);
-    c->key = key;
     if (weir_limit_is_wide(c->limit)) {
         apply_wide(c, &home);
-        return;
+        return NULL;
     }
     union weir_u16b value, *slot;
     do
         slot = weir_slots_find(&home, &value);
-    while (!(slot != NULL ? again(c, &home, slot, value) : first(c, &home)));
+    while (!(slot != NULL ? apply_in(c, &home, slot, value) : first(c, &home)));
+    return slot;
+}
+
+/* The same where the key was met before.  False: it is there no longer, and nothing was done. */
+static inline bool apply_there(struct weir_call *c, union weir_u16b *slot)
+{
+    uint64_t fp = weir_key_fp(c->key);
+    union weir_u16b value = weir_peek16(slot);
+    return weir_slot_is_live(value, fp) && !is_wide_still(c, value) && again(c, fp, slot, value);
 }
 
 void weir_local_prefetch(const struct weir_table *table, uint64_t key)
@@ -250,8 +270,12 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
     weir_slots_prefetch(&home);
 }
 
-void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
-                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark)
+/* met: see weir_local_take_again(). */
+static inline __attribute__((always_inline)) void take(struct weir_table *table,
+                                                       const struct weir_limit *limit, uint64_t key,
+                                                       uint64_t now_ns, uint64_t hits,
+                                                       struct weir_verdict *out, uint64_t *mark,
+                                                       union weir_u16b **met)
 {
     *mark = 0;
     if (weir_limit_is_closed(limit, hits, out))
@@ -260,10 +284,25 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
         weir_sketch_take(limit, limit->approx, key, now_ns, hits, out);
         return;
     }
-    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_TAKE, out);
-    apply(&c, key);
+    struct weir_call c = weir_call_of(table, limit, key, now_ns, hits, WEIR_OP_TAKE, out);
+    if (*met == NULL || !apply_there(&c, *met))
+        *met = apply(&c);
     if (out->allowed && hits > 0)
         *mark = c.new_mark;
+}
+
+void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                     uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark)
+{
+    union weir_u16b *met = NULL;
+    take(table, limit, key, now_ns, hits, out, mark, &met);
+}
+
+void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                           uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark,
+                           union weir_u16b **met)
+{
+    take(table, limit, key, now_ns, hits, out, mark, met);
 }
 
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
@@ -275,8 +314,8 @@ void weir_local_look(struct weir_table *table, const struct weir_limit *limit, u
         weir_sketch_look(limit, limit->approx, key, now_ns, hits, out);
         return;
     }
-    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_LOOK, out);
-    apply(&c, key);
+    struct weir_call c = weir_call_of(table, limit, key, now_ns, hits, WEIR_OP_LOOK, out);
+    (void)apply(&c);
 }
 
 void weir_local_add(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
@@ -286,9 +325,9 @@ void weir_local_add(struct weir_table *table, const struct weir_limit *limit, ui
     WEIR_ASSERT(limit->approx == NULL && limit->algorithm != WEIR_CONCURRENCY);
     if (limit->requests == 0 || hits == 0)
         return;
-    struct weir_call c = weir_call_of(table, limit, at_ns, hits, WEIR_OP_ADD, &unused);
+    struct weir_call c = weir_call_of(table, limit, key, at_ns, hits, WEIR_OP_ADD, &unused);
     c.did = true;
-    apply(&c, key);
+    (void)apply(&c);
 }
 
 void weir_local_give(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
@@ -300,11 +339,11 @@ void weir_local_give(struct weir_table *table, const struct weir_limit *limit, u
         weir_sketch_give(limit, limit->approx, key, now_ns, hits, out);
         return;
     }
-    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_GIVE, out);
+    struct weir_call c = weir_call_of(table, limit, key, now_ns, hits, WEIR_OP_GIVE, out);
     /* A key that the sketch remembers gets its slot back, so that there is something to give to. */
     struct weir_home home = weir_slots_locate(table, key);
     c.did = weir_seed_slot(&c, home.fp).hi != 0;
-    apply(&c, key);
+    (void)apply(&c);
 }
 
 void weir_local_release(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
@@ -314,9 +353,9 @@ void weir_local_release(struct weir_table *table, const struct weir_limit *limit
     bool has_marks = limit->algorithm == WEIR_CONCURRENCY || limit->algorithm == WEIR_LEAKY_BUCKET;
     if (!has_marks || mark == 0 || limit->requests == 0)
         return;
-    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_RELEASE, &unused);
+    struct weir_call c = weir_call_of(table, limit, key, now_ns, hits, WEIR_OP_RELEASE, &unused);
     c.mark = mark;
-    apply(&c, key);
+    (void)apply(&c);
 }
 
 int weir_local_renew(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
@@ -325,9 +364,9 @@ int weir_local_renew(struct weir_table *table, const struct weir_limit *limit, u
     struct weir_verdict unused = {0};
     if (limit->algorithm != WEIR_CONCURRENCY || limit->requests == 0)
         return WEIR_ERR_NOT_FOUND;
-    struct weir_call c = weir_call_of(table, limit, now_ns, hits, WEIR_OP_RENEW, &unused);
+    struct weir_call c = weir_call_of(table, limit, key, now_ns, hits, WEIR_OP_RENEW, &unused);
     c.mark = *mark;
-    apply(&c, key);
+    (void)apply(&c);
     if (!c.did)
         return WEIR_ERR_NOT_FOUND;
     *mark = c.new_mark;

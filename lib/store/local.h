@@ -13,6 +13,7 @@
 #include "algo/limit.h"
 
 struct weir_table;
+union weir_u16b;
 
 /* Before rules are published: registers the limit's window length and rate in the table, so that
  * generation, window_class, record and approx are set.  0, or WEIR_ERR_FULL where the table knows
@@ -30,6 +31,12 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key);
 /* Decides and charges.  *mark receives what a ticket needs (concurrency, leaky bucket), else 0. */
 void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark);
+
+/* The same for who comes to a key again and again.  *met: where it was met last, NULL at first;
+ * there it is looked for before anywhere else. */
+void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
+                           uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark,
+                           union weir_u16b **met);
 
 /* What take() would answer now; changes nothing.  With count_rejected off (all or nothing). */
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,

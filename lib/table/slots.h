@@ -43,11 +43,23 @@ struct weir_home {
     uint32_t near; /* the line of a bucket in which it would rather live: 0 or 1 */
 };
 
+/* What of a key is in its slot. */
+static inline uint64_t weir_key_fp(uint64_t key)
+{
+    return key & ((UINT64_C(1) << WEIR_FP_BITS) - 1);
+}
+
+/* Whether a slot that holds this is one of its key's, and no claim. */
+static inline bool weir_slot_is_live(union weir_u16b value, uint64_t fp)
+{
+    return weir_slot_kind(value) > WEIR_KIND_CLAIM && weir_slot_fp(value) == fp;
+}
+
 static inline struct weir_home weir_slots_locate(const struct weir_table *table, uint64_t key)
 {
     uint64_t n = table->bucket_count;
     uint64_t first = (uint64_t)(((weir_u128)key * n) >> 64);
-    uint64_t fp = key & ((UINT64_C(1) << WEIR_FP_BITS) - 1);
+    uint64_t fp = weir_key_fp(key);
     /* Any bucket but the first, chosen by bits that the first hardly depends on. */
     uint64_t spread = (fp ^ fp >> 21) * UINT64_C(0x9e3779b97f4a7c15);
     uint64_t second = first + 1 + (uint64_t)(((weir_u128)spread * (n - 1)) >> 64);
@@ -114,8 +126,7 @@ static inline union weir_u16b *weir_slots_find(const struct weir_home *home, uni
         for (; mask != 0; mask &= mask - 1) {
             union weir_u16b *slot = &first[__builtin_ctz(mask)];
             *value = weir_peek16(slot);
-            enum weir_kind kind = weir_slot_kind(*value);
-            if (kind > WEIR_KIND_CLAIM && weir_slot_fp(*value) == home->fp)
+            if (weir_slot_is_live(*value, home->fp))
                 return slot;
         }
     }

@@ -110,6 +110,38 @@ static struct weir_limit eventual_limit_of(struct weir_table *table, size_t kind
     return limit;
 }
 
+/* Where a key was met is only where to look first: it may have gone, and others may live there. */
+static void a_key_is_found_wherever_it_was_met_before(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < KINDS; kind++) {
+        struct weir_table *table = rig_open(NULL, NULL);
+        struct weir_limit limit = limit_of(table, kind);
+        const uint64_t keys[] = {rig_key(1, 1), rig_key(1, 2)};
+        union weir_u16b *met = NULL;
+        struct weir_verdict verdict;
+        uint64_t mark;
+        for (uint64_t i = 0; i < kinds[kind].places; i++) {
+            weir_local_take_again(table, &limit, keys[0], NOW_NS, 1, &verdict, &mark, &met);
+            assert_true(verdict.allowed);
+            assert_int_equal(verdict.before, i);
+        }
+        weir_local_take_again(table, &limit, keys[0], NOW_NS, 1, &verdict, &mark, &met);
+        assert_false(verdict.allowed);
+        weir_local_take_again(table, &limit, keys[1], NOW_NS, 1, &verdict, &mark, &met);
+        assert_true(verdict.allowed); /* met: the other's */
+        assert_int_equal(verdict.before, 0);
+        weir_local_take_again(table, &limit, keys[0], NOW_NS, 1, &verdict, &mark, &met);
+        assert_false(verdict.allowed);
+        assert_true(weir_local_reset(table, keys[0]));
+        weir_local_take_again(table, &limit, keys[0], NOW_NS, 1, &verdict, &mark, &met);
+        assert_true(verdict.allowed); /* met: empty */
+        assert_int_equal(verdict.before, 0);
+        assert_int_equal(remaining_of(table, &limit, keys[0], NOW_NS), verdict.remaining);
+        weir_table_close(table);
+    }
+}
+
 static void what_others_admitted_is_as_good_as_taken(void **state)
 {
     (void)state;
@@ -404,6 +436,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(looking_changes_nothing_and_takes_no_slot),
         cmocka_unit_test(what_is_given_back_can_be_taken_again),
+        cmocka_unit_test(a_key_is_found_wherever_it_was_met_before),
         cmocka_unit_test(what_others_admitted_is_as_good_as_taken),
         cmocka_unit_test(buckets_owe_what_others_admitted_beyond_the_limit),
         cmocka_unit_test(what_others_admitted_before_counts_no_longer_than_it_would_have),
