@@ -42,6 +42,7 @@ typedef struct {
 typedef struct {
     ngx_weir_place_conf_t base;
     ngx_uint_t phase;
+    ngx_uint_t stages[NGX_HTTP_WEIR_PRECONTENT + 1]; /* by phase: what is asked then; 0: nothing */
     ngx_http_complex_value_t *user;
     ngx_uint_t status;
     ngx_uint_t dialects; /* of enum weir_dialect */
@@ -49,7 +50,7 @@ typedef struct {
     ngx_http_complex_value_t *body_text;
 } ngx_http_weir_loc_conf_t;
 
-/* Which of the rules were asked. */
+/* Which of the rules are asked. */
 #define NGX_HTTP_WEIR_EARLY 1
 #define NGX_HTTP_WEIR_LATE 2
 #define NGX_HTTP_WEIR_ALL 3
@@ -64,6 +65,7 @@ struct ngx_http_weir_record_s {
     uint32_t dialects;               /* where it was asked */
     const struct weir_header *lists; /* headers of this stage that are lists */
     ngx_uint_t list_count;
+    char numbers[WEIR_NUMBERS_LEN_MAX]; /* values of the other headers, once they are sent */
 };
 
 extern ngx_module_t ngx_http_weir_module;
@@ -80,6 +82,7 @@ char *ngx_http_weir_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 /* ngx_http_weir_attribute.c: how a request looks to the rules.  Values last while it does. */
 typedef struct {
     ngx_weir_asking_t base;
+    ngx_http_weir_record_t *before; /* what is kept of an earlier stage, or NULL */
     bool has_user;
     ngx_str_t user;
     size_t scratch_used;
@@ -90,8 +93,8 @@ int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *
 bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 
 /* ngx_http_weir_decide.c */
-/* Whether a location asks anything after authentication. */
-bool ngx_http_weir_asks_late(const ngx_http_weir_loc_conf_t *conf);
+/* Says when a location asks what: once all else of it is known. */
+void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);
 /* The service has decided, or (NULL) has not: what the phase's handler would have returned. */
@@ -106,8 +109,15 @@ struct weir_desk_waiter *ngx_http_weir_waiter(ngx_http_request_t *r, ngx_uint_t 
 ngx_int_t ngx_http_weir_wait(ngx_http_request_t *r);
 
 /* ngx_http_weir_record.c */
-/* The last record of a request, after internal redirects too; NULL: it was not asked yet. */
-ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r);
+ngx_http_weir_record_t *ngx_http_weir_find_again(ngx_http_request_t *r);
+/* The last record of a request; NULL: it was not asked yet.  An internal redirect forgets contexts,
+ * not cleanups. */
+static ngx_inline ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r)
+{
+    ngx_http_weir_record_t *record = ngx_http_get_module_ctx(r, ngx_http_weir_module);
+    bool is_sure = record != NULL || (!r->internal && !r->filter_finalize);
+    return is_sure ? record : ngx_http_weir_find_again(r);
+}
 /* Keeps a decision.  NULL: no memory; what it took was given back. */
 ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a, ngx_uint_t stages,
                                            const struct weir_decision *decision, uint64_t now_ns);

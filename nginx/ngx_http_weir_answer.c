@@ -14,14 +14,16 @@ static ngx_http_output_header_filter_pt next_filter;
 
 /* ---- headers ---- */
 
-static ngx_int_t push(ngx_http_request_t *r, ngx_str_t name, ngx_str_t value)
+static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
 {
     ngx_table_elt_t *h = ngx_list_push(&r->headers_out.headers);
     if (h == NULL)
         return NGX_ERROR;
     h->hash = 1;
-    h->key = name;
-    h->value = value;
+    h->key.len = header->name.len;
+    h->key.data = (u_char *)header->name.ptr;
+    h->value.len = header->value.len;
+    h->value.data = (u_char *)header->value.ptr;
     h->lowcase_key = NULL;
 #if (nginx_version >= 1023000)
     h->next = NULL;
@@ -32,23 +34,18 @@ static ngx_int_t push(ngx_http_request_t *r, ngx_str_t name, ngx_str_t value)
 static ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
                           ngx_uint_t count)
 {
-    for (ngx_uint_t i = 0; i < count; i++) {
-        const struct weir_header *h = &headers[i];
-        ngx_str_t name = {.len = h->name.len, .data = (u_char *)h->name.ptr};
-        ngx_str_t value = {.len = h->value.len, .data = (u_char *)h->value.ptr};
-        if (push(r, name, value) != NGX_OK)
+    for (ngx_uint_t i = 0; i < count; i++)
+        if (push(r, &headers[i]) != NGX_OK)
             return NGX_ERROR;
-    }
     return NGX_OK;
 }
 
-static ngx_int_t push_numbers(ngx_http_request_t *r, const ngx_http_weir_record_t *record)
+static ngx_int_t push_numbers(ngx_http_request_t *r, ngx_http_weir_record_t *record)
 {
     struct weir_header headers[WEIR_NUMBERS_MAX];
-    char *values = ngx_pnalloc(r->pool, WEIR_NUMBERS_LEN_MAX);
-    if (values == NULL)
-        return NGX_ERROR;
-    uint32_t count = weir_headers_numbers(headers, values, record->dialects, &record->base.told);
+    uint32_t count =
+        weir_headers_numbers(headers, record->numbers, record->dialects, &record->base.told,
+                             &record->base.main->worker->limit_text);
     return push_all(r, headers, count);
 }
 
@@ -57,7 +54,7 @@ static ngx_int_t push_lists(ngx_http_request_t *r, const ngx_http_weir_record_t 
                             bool is_refused)
 {
     for (; record != NULL; record = is_refused ? NULL : record->before)
-        if (push_all(r, record->lists, record->list_count) != NGX_OK)
+        if (record->list_count > 0 && push_all(r, record->lists, record->list_count) != NGX_OK)
             return NGX_ERROR;
     return NGX_OK;
 }
@@ -184,12 +181,14 @@ static bool is_grpc(ngx_http_request_t *r)
 /* A call over gRPC ends with a status in its headers, and no body. */
 static ngx_int_t refuse_grpc(ngx_http_request_t *r)
 {
-    static ngx_str_t status = ngx_string("grpc-status"), code = ngx_string("8");
-    static ngx_str_t message = ngx_string("grpc-message"), text = ngx_string("Too many requests");
+    static const struct weir_header headers[] = {
+        {{"grpc-status", 11}, {"8", 1}},
+        {{"grpc-message", 12}, {"Too many requests", 17}},
+    };
     ngx_int_t rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK)
         return rc;
-    if (push(r, status, code) != NGX_OK || push(r, message, text) != NGX_OK)
+    if (push_all(r, headers, 2) != NGX_OK)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     r->headers_out.status = NGX_HTTP_OK;
     ngx_str_set(&r->headers_out.content_type, "application/grpc");

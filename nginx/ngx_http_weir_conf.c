@@ -213,7 +213,8 @@ char *ngx_http_weir_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_uint_value(to->dialects, from->dialects, WEIR_DIALECT_LEGACY);
     ngx_conf_merge_uint_value(to->body, from->body, NGX_HTTP_WEIR_BODY_PLAIN);
     char *rc = ngx_weir_merge_place(&main->base, &to->base, &from->base);
-    if (to->base.enable && ngx_http_weir_asks_late(to))
+    ngx_http_weir_set_stages(to);
+    if (to->stages[NGX_HTTP_WEIR_PRECONTENT] != 0)
         main->has_late = 1;
     return rc;
 }

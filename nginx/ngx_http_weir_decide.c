@@ -11,19 +11,19 @@ static bool has_late(const ngx_http_weir_loc_conf_t *conf)
     return conf->base.descriptors == NULL && (conf->user != NULL || conf->base.attributes != NULL);
 }
 
-/* What is asked in a phase; 0: nothing. */
-static ngx_uint_t stages_in(const ngx_http_weir_loc_conf_t *conf, ngx_uint_t phase)
+void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf)
 {
-    if (conf->phase != NGX_HTTP_WEIR_AUTO)
-        return conf->phase == phase ? NGX_HTTP_WEIR_ALL : 0;
-    if (!has_late(conf))
-        return phase == NGX_HTTP_WEIR_PREACCESS ? NGX_HTTP_WEIR_ALL : 0;
-    return phase == NGX_HTTP_WEIR_PREACCESS ? NGX_HTTP_WEIR_EARLY : NGX_HTTP_WEIR_LATE;
-}
-
-bool ngx_http_weir_asks_late(const ngx_http_weir_loc_conf_t *conf)
-{
-    return stages_in(conf, NGX_HTTP_WEIR_PRECONTENT) != 0;
+    ngx_uint_t *stages = conf->stages;
+    if (!conf->base.enable)
+        return; /* none */
+    if (conf->phase != NGX_HTTP_WEIR_AUTO) {
+        stages[conf->phase] = NGX_HTTP_WEIR_ALL;
+    } else if (!has_late(conf)) {
+        stages[NGX_HTTP_WEIR_PREACCESS] = NGX_HTTP_WEIR_ALL;
+    } else {
+        stages[NGX_HTTP_WEIR_PREACCESS] = NGX_HTTP_WEIR_EARLY;
+        stages[NGX_HTTP_WEIR_PRECONTENT] = NGX_HTTP_WEIR_LATE;
+    }
 }
 
 /* ---- asking ---- */
@@ -45,13 +45,14 @@ static void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
     a->base.main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
     a->base.place = &conf->base;
     a->base.known = 0;
+    a->before = ngx_http_weir_find(r);
     a->has_user = false;
     a->scratch_used = 0;
 }
 
 /* It is decided: lets it pass, holds or refuses it. */
-static ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stages,
-                          struct weir_decision *decision, uint64_t now_ns)
+static ngx_inline ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stages,
+                                     struct weir_decision *decision, uint64_t now_ns)
 {
     ngx_http_request_t *r = a->base.from;
     uint64_t delay_ns = ngx_weir_delay(&a->base, decision);
@@ -68,8 +69,8 @@ static ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stages,
     return delay_ns > 0 ? ngx_http_weir_hold(r, record, delay_ns, now_ns) : NGX_DECLINED;
 }
 
-static ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
-                        struct weir_desk_waiter *waiter)
+static ngx_inline ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
+                                   struct weir_desk_waiter *waiter)
 {
     struct weir_decision decision;
     uint64_t now_ns = ngx_weir_now(a->base.main);
@@ -91,21 +92,23 @@ ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
 static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
 {
     ngx_http_weir_asking_t a;
+    struct weir_desk_waiter *waiter = NULL;
     ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
-    ngx_uint_t stages = conf->base.enable && r == r->main ? stages_in(conf, phase) : 0;
-    if (stages == 0)
+    ngx_uint_t stages = conf->stages[phase];
+    if (stages == 0 || r != r->main)
         return NGX_DECLINED;
-    ngx_http_weir_record_t *record = ngx_http_weir_find(r);
-    if (record != NULL &&
-        ((record->stages & stages) != 0 || record->base.verdict == NGX_WEIR_REJECTED))
-        return NGX_DECLINED; /* once a request */
     init_asking(&a, r, conf);
+    if (a.before != NULL &&
+        ((a.before->stages & stages) != 0 || a.before->base.verdict == NGX_WEIR_REJECTED))
+        return NGX_DECLINED; /* once a request */
     if (!ngx_weir_has_worker(a.base.main))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    if (a.base.main->worker->desk == NULL)
-        return decide(&a, stages, NULL);
-    struct weir_desk_waiter *waiter = ngx_http_weir_waiter(r, stages);
-    return waiter != NULL ? decide(&a, stages, waiter) : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (a.base.main->worker->desk != NULL) {
+        waiter = ngx_http_weir_waiter(r, stages);
+        if (waiter == NULL)
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+    return decide(&a, stages, waiter);
 }
 
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)

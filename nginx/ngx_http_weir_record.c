@@ -8,48 +8,43 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_http_weir.h"
 
-/* An internal redirect forgets contexts, not cleanups. */
-ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r)
+ngx_http_weir_record_t *ngx_http_weir_find_again(ngx_http_request_t *r)
 {
-    ngx_http_weir_record_t *record = ngx_http_get_module_ctx(r, ngx_http_weir_module);
-    if (record != NULL || (!r->internal && !r->filter_finalize))
-        return record;
     for (ngx_pool_cleanup_t *c = r->pool->cleanup; c != NULL; c = c->next)
-        if (c->handler == ngx_weir_end)
+        if (c->handler == ngx_weir_forget)
             return c->data;
     return NULL;
 }
 
-/* Lists, before there is memory to keep them in. */
+/* Headers that are lists, while they are needed for no longer than a call. */
 typedef struct {
-    uint32_t count;
-    size_t len; /* of the values */
     struct weir_header headers[WEIR_LISTS_MAX];
     char values[WEIR_HEADERS_LEN_MAX];
 } lists_t;
 
-/* Returns how many bytes keep_lists() will need. */
-static size_t tell_lists(lists_t *lists, uint32_t dialects, const struct weir_decision *decision)
+/* Apart, for the stack that it takes. */
+static __attribute__((noinline)) ngx_int_t keep_lists(ngx_http_weir_record_t *record,
+                                                      ngx_pool_t *pool,
+                                                      const struct weir_decision *decision)
 {
-    lists->count = weir_headers_lists(lists->headers, lists->values, dialects, decision);
-    if (lists->count == 0)
-        return 0;
-    struct weir_str last = lists->headers[lists->count - 1].value;
-    lists->len = (size_t)(last.ptr + last.len - lists->values);
-    return lists->count * sizeof(struct weir_header) + ngx_align(lists->len, sizeof(void *));
-}
-
-static void keep_lists(ngx_http_weir_record_t *record, u_char *to, const lists_t *lists)
-{
-    struct weir_header *headers = (struct weir_header *)(void *)to;
-    char *values = (char *)(headers + lists->count);
-    ngx_memcpy(values, lists->values, lists->len);
-    for (uint32_t i = 0; i < lists->count; i++) {
-        headers[i] = lists->headers[i];
-        headers[i].value.ptr = values + (lists->headers[i].value.ptr - lists->values);
+    lists_t lists;
+    uint32_t count = weir_headers_lists(lists.headers, lists.values, record->dialects, decision);
+    if (count == 0)
+        return NGX_OK;
+    struct weir_str last = lists.headers[count - 1].value;
+    size_t len = (size_t)(last.ptr + last.len - lists.values);
+    struct weir_header *headers = ngx_palloc(pool, count * sizeof(*headers) + len);
+    if (headers == NULL)
+        return NGX_ERROR;
+    char *values = (char *)(headers + count);
+    ngx_memcpy(values, lists.values, len);
+    for (uint32_t i = 0; i < count; i++) {
+        headers[i] = lists.headers[i];
+        headers[i].value.ptr = values + (lists.headers[i].value.ptr - lists.values);
     }
     record->lists = headers;
-    record->list_count = lists->count;
+    record->list_count = count;
+    return NGX_OK;
 }
 
 static void compare(ngx_http_weir_record_t *record, const ngx_http_weir_record_t *before)
@@ -67,29 +62,27 @@ static void compare(ngx_http_weir_record_t *record, const ngx_http_weir_record_t
     to->rule = from->rule;
 }
 
+_Static_assert(sizeof(ngx_http_weir_record_t) <= NGX_WEIR_RECORD_LEN, "a record's memory");
+
 ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a, ngx_uint_t stages,
                                            const struct weir_decision *decision, uint64_t now_ns)
 {
     ngx_http_request_t *r = a->base.from;
-    ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
-    ngx_http_weir_record_t *before = ngx_http_weir_find(r);
-    size_t lists_len = 0;
-    lists_t lists;
-    u_char *at;
-    if ((conf->dialects & WEIR_DIALECT_IETF_11) && !conf->base.dry_run)
-        lists_len = tell_lists(&lists, (uint32_t)conf->dialects, decision);
-    ngx_http_weir_record_t *record =
-        ngx_weir_keep(&a->base, r->pool, decision, now_ns, sizeof(*record), lists_len, &at);
+    const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;
+    ngx_http_weir_record_t *record = ngx_weir_keep(&a->base, r->pool, decision, now_ns);
     if (record == NULL)
         return NULL;
-    record->before = before;
+    record->before = a->before;
     record->stages = stages;
     record->dialects = (uint32_t)conf->dialects;
     record->list_count = 0;
-    if (lists_len > 0)
-        keep_lists(record, at, &lists);
-    if (before != NULL)
-        compare(record, before);
+    if ((record->dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
+        keep_lists(record, r->pool, decision) != NGX_OK) {
+        ngx_weir_end(&record->base);
+        return NULL;
+    }
+    if (record->before != NULL)
+        compare(record, record->before);
     ngx_http_set_ctx(r, record, ngx_http_weir_module);
     return record;
 }

@@ -137,10 +137,8 @@ static void init_asking(ngx_weir_asking_t *a, ngx_stream_session_t *s)
 static ngx_int_t conclude(ngx_weir_asking_t *a, struct weir_decision *decision, uint64_t now_ns)
 {
     ngx_stream_session_t *s = a->from;
-    u_char *behind;
     uint64_t delay_ns = ngx_weir_delay(a, decision);
-    ngx_weir_record_t *record =
-        ngx_weir_keep(a, s->connection->pool, decision, now_ns, sizeof(*record), 0, &behind);
+    ngx_weir_record_t *record = ngx_weir_keep(a, s->connection->pool, decision, now_ns);
     if (record == NULL)
         return NGX_ERROR;
     ngx_stream_set_ctx(s, record, ngx_stream_weir_module);

@@ -35,16 +35,19 @@
 /* ---- configuration ---- */
 
 typedef struct ngx_weir_service_s ngx_weir_service_t; /* ngx_weir_service.c */
+typedef struct ngx_weir_piece_s ngx_weir_piece_t;     /* ngx_weir_record.c */
 
 /* What a worker has for deciding; one, since a worker does one thing at a time. */
 typedef struct {
     struct weir_session *session;
     struct weir_desk *desk; /* NULL: the table decides everything */
     ngx_weir_service_t *service;
-    ngx_msec_t read_ms;  /* when the clock was read, on nginx's own */
-    uint64_t now_ns;     /* what it said */
-    ngx_uint_t held;     /* requests in the queue */
-    ngx_uint_t held_max; /* this worker's share */
+    ngx_msec_t read_ms;       /* when the clock was read, on nginx's own */
+    uint64_t now_ns;          /* what it said */
+    ngx_uint_t held;          /* requests in the queue */
+    ngx_uint_t held_max;      /* this worker's share */
+    ngx_weir_piece_t *pieces; /* of memory for records: those that are free */
+    struct weir_limit_text limit_text;
     struct weir_descriptor descriptors[NGX_WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[NGX_WEIR_DESCRIPTORS_MAX * NGX_WEIR_ENTRIES_MAX];
     struct weir_status statuses[NGX_WEIR_DESCRIPTORS_MAX];
@@ -192,13 +195,18 @@ ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text);
 ngx_int_t ngx_weir_service_open(ngx_weir_main_conf_t *main);
 void ngx_weir_service_close(ngx_weir_main_conf_t *main);
 /* There may be something to send, and somebody who waits. */
-void ngx_weir_service_kick(ngx_weir_main_conf_t *main);
+void ngx_weir_service_send(ngx_weir_service_t *service);
+static ngx_inline void ngx_weir_service_kick(ngx_weir_main_conf_t *main)
+{
+    if (main->worker->service != NULL)
+        ngx_weir_service_send(main->worker->service);
+}
 
 /* ---- what is kept: ngx_weir_record.c ---- */
 
 enum { NGX_WEIR_BYPASSED, NGX_WEIR_PASSED, NGX_WEIR_DELAYED, NGX_WEIR_REJECTED };
 
-/* What is kept of a decision.  Tickets and texts lie behind it, in the same piece of memory. */
+/* What is kept of a decision. */
 typedef struct {
     ngx_weir_main_conf_t *main;
     ngx_connection_t *connection;
@@ -212,24 +220,46 @@ typedef struct {
     ngx_event_t *renew; /* NULL: no slots that could expire */
     ngx_uint_t ticket_count;
     struct weir_ticket *tickets;
+    u_char name[64]; /* the rule's, if it is no longer */
 } ngx_weir_record_t;
 
-/* Keeps a decision in a record of `len` bytes, of which only ours are filled in, with room for
- * `more_len` bytes (whole words) at *more; it ends with the pool, by ngx_weir_end.  NULL: no
- * memory.  Nothing is kept of what a refusal took. */
+#define NGX_WEIR_RECORD_LEN 448 /* with what a module keeps behind it */
+
+/* Keeps a decision in a record of NGX_WEIR_RECORD_LEN bytes, of which only ours are filled in; it
+ * ends with the pool, by ngx_weir_forget.  NULL: no memory, and what was taken was given back.
+ * Nothing is kept of what a refusal took. */
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
-                    uint64_t now_ns, size_t len, size_t more_len, u_char **more);
+                    uint64_t now_ns);
 /* The status of the answer is known. */
-void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status);
+void ngx_weir_settle_tickets(ngx_weir_record_t *record, ngx_uint_t status);
+static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)
+{
+    if (record->ticket_count > 0)
+        ngx_weir_settle_tickets(record, status);
+}
 /* Gives back what is left: all of a request that left before its turn, else its slots. */
-void ngx_weir_end(void *record);
+void ngx_weir_end(ngx_weir_record_t *record);
+/* The same, and its memory is another's: the cleanup of a record. */
+void ngx_weir_forget(void *record);
 /* Tells the error log of who is refused or held. */
-void ngx_weir_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place);
+void ngx_weir_tell_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place);
+static ngx_inline void ngx_weir_log(const ngx_weir_record_t *record,
+                                    const ngx_weir_place_conf_t *place)
+{
+    if (record->verdict >= NGX_WEIR_DELAYED)
+        ngx_weir_tell_log(record, place);
+}
 
 /* ---- the queue: ngx_weir_hold.c ---- */
 
 /* How long an allowed request is to be held.  One that may not is refused here. */
-uint64_t ngx_weir_delay(ngx_weir_asking_t *a, struct weir_decision *decision);
+uint64_t ngx_weir_may_delay(ngx_weir_asking_t *a, struct weir_decision *decision,
+                            uint64_t delay_ns);
+static ngx_inline uint64_t ngx_weir_delay(ngx_weir_asking_t *a, struct weir_decision *decision)
+{
+    uint64_t delay_ns = weir_delay_ns(decision);
+    return delay_ns > 0 ? ngx_weir_may_delay(a, decision, delay_ns) : 0;
+}
 /* Sets the timer of `ev` for its turn. */
 void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns, uint64_t now_ns);
 /* The timer has come.  False: it is early yet, and the timer was set again. */

@@ -8,6 +8,44 @@
 
 #define NS_PER_MS 1000000
 
+/* ---- memory ----
+ *
+ * Records, each with its cleanup, go round among a worker's requests: the last one's is still in
+ * the processor's cache, and the request's pool, about full when a request is passed on, need not
+ * get another block.  As many are made as there were ever requests at once. */
+
+struct ngx_weir_piece_s {
+    ngx_pool_cleanup_t cleanup; /* nginx reads it once more after it was called */
+    ngx_weir_piece_t *next;     /* that is free, too */
+};
+
+static void *take_piece(ngx_weir_worker_t *worker)
+{
+    ngx_weir_piece_t *piece = worker->pieces;
+    if (piece != NULL)
+        worker->pieces = piece->next;
+    else
+        piece = ngx_palloc(ngx_cycle->pool, sizeof(*piece) + NGX_WEIR_RECORD_LEN);
+    return piece != NULL ? piece + 1 : NULL;
+}
+
+static void give_piece(ngx_weir_worker_t *worker, void *record)
+{
+    ngx_weir_piece_t *piece = (ngx_weir_piece_t *)record - 1;
+    piece->next = worker->pieces;
+    worker->pieces = piece;
+}
+
+/* As ngx_pool_cleanup_add() would. */
+static void end_with(ngx_pool_t *pool, void *record)
+{
+    ngx_weir_piece_t *piece = (ngx_weir_piece_t *)record - 1;
+    piece->cleanup.handler = ngx_weir_forget;
+    piece->cleanup.data = record;
+    piece->cleanup.next = pool->cleanup;
+    pool->cleanup = &piece->cleanup;
+}
+
 /* ---- the end ---- */
 
 /* What a store has counted is the service's to hear of. */
@@ -39,24 +77,20 @@ static int renew_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, uin
 
 /* The answer is known: before its client sees it, so that the next request finds what was given
  * back. */
-void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)
+void ngx_weir_settle_tickets(ngx_weir_record_t *record, ngx_uint_t status)
 {
-    if (record->ticket_count == 0)
-        return;
     uint64_t now_ns = ngx_weir_now(record->main);
     for (ngx_uint_t i = 0; i < record->ticket_count; i++)
         settle_one(record->main, &record->tickets[i], (int)status, now_ns);
     ngx_weir_service_kick(record->main);
 }
 
-void ngx_weir_end(void *data)
+void ngx_weir_end(ngx_weir_record_t *record)
 {
-    ngx_weir_record_t *record = data;
-    ngx_weir_worker_t *worker = record->main->worker;
     if (record->renew != NULL && record->renew->timer_set)
         ngx_del_timer(record->renew);
     if (record->is_held)
-        worker->held--;
+        record->main->worker->held--;
     else
         ngx_weir_settle(record, 0); /* unless there was an answer */
     record->is_held = 0;
@@ -67,6 +101,14 @@ void ngx_weir_end(void *data)
         release_one(record->main, &record->tickets[i], now_ns);
     record->ticket_count = 0;
     ngx_weir_service_kick(record->main);
+}
+
+void ngx_weir_forget(void *data)
+{
+    ngx_weir_record_t *record = data;
+    if (record->ticket_count > 0 || record->is_held)
+        ngx_weir_end(record);
+    give_piece(record->main->worker, record);
 }
 
 static void release_all(ngx_weir_main_conf_t *main, const struct weir_decision *decision)
@@ -146,31 +188,39 @@ static u_char *keep_away(struct weir_ticket *ticket, u_char *at)
     return ngx_cpymem(at, away.ptr, away.len);
 }
 
-/* Tickets and the rule's name, at `behind` and after it. */
-static void fill(ngx_weir_record_t *record, u_char *behind, ngx_uint_t ticket_count,
-                 const struct weir_decision *decision, struct weir_str rule)
+static ngx_int_t keep_tickets(ngx_weir_record_t *record, ngx_pool_t *pool, ngx_uint_t count,
+                              const struct weir_decision *decision)
 {
-    if (ticket_count > 0) {
-        record->tickets = (struct weir_ticket *)(void *)behind;
-        for (uint32_t i = 0; record->ticket_count < ticket_count; i++)
-            if (decision->statuses[i].ticket.count > 0)
-                record->tickets[record->ticket_count++] = decision->statuses[i].ticket;
-        ngx_event_t *ev = (ngx_event_t *)(void *)(record->tickets + ticket_count);
-        renew_often(record, ev);
-        behind = (u_char *)(ev + 1);
-        for (ngx_uint_t i = 0; i < ticket_count; i++)
-            behind = keep_away(&record->tickets[i], behind);
-    }
-    record->rule.len = rule.len;
-    record->rule.data = behind;
-    if (rule.len > 0)
-        ngx_memcpy(behind, rule.ptr, rule.len);
+    size_t len = count * sizeof(struct weir_ticket) + sizeof(ngx_event_t) + away_len(decision);
+    record->tickets = ngx_palloc(pool, len);
+    if (record->tickets == NULL)
+        return NGX_ERROR;
+    for (uint32_t i = 0; record->ticket_count < count; i++)
+        if (decision->statuses[i].ticket.count > 0)
+            record->tickets[record->ticket_count++] = decision->statuses[i].ticket;
+    ngx_event_t *ev = (ngx_event_t *)(void *)(record->tickets + count);
+    u_char *behind = (u_char *)(ev + 1);
+    for (ngx_uint_t i = 0; i < count; i++)
+        behind = keep_away(&record->tickets[i], behind);
+    renew_often(record, ev);
+    return NGX_OK;
+}
+
+static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool, struct weir_str name)
+{
+    record->rule.len = name.len;
+    record->rule.data =
+        name.len <= sizeof(record->name) ? record->name : ngx_pnalloc(pool, name.len);
+    if (record->rule.data == NULL)
+        return NGX_ERROR;
+    ngx_memcpy(record->rule.data, name.ptr, name.len);
+    return NGX_OK;
 }
 
 /* Field by field: to clear the whole first takes longer than all else here. */
-static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a,
-                  const struct weir_told *told)
+static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a)
 {
+    const struct weir_told *told = &record->told;
     record->main = a->main;
     record->connection = a->connection;
     record->verdict = told->is_refused   ? NGX_WEIR_REJECTED
@@ -178,53 +228,45 @@ static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a,
                                          : NGX_WEIR_BYPASSED;
     record->is_dry = (unsigned)a->place->dry_run;
     record->is_held = 0;
-    record->told = *told;
-    record->due_ns = 0;
     record->delay_ms = 0;
     record->renew = NULL;
     record->ticket_count = 0;
-    record->tickets = NULL;
+    record->rule.len = 0;
 }
 
-/* As ngx_pool_cleanup_add() would, but with the record in one piece of memory with its cleanup:
- * this is done for every request. */
-static void *add_cleanup(ngx_pool_t *pool, size_t len)
+/* All that a record borrows becomes its own. */
+static ngx_int_t keep_all(ngx_weir_record_t *record, ngx_pool_t *pool,
+                          const struct weir_decision *decision)
 {
-    ngx_pool_cleanup_t *cleanup = ngx_palloc(pool, sizeof(*cleanup) + len);
-    if (cleanup == NULL)
-        return NULL;
-    cleanup->handler = ngx_weir_end;
-    cleanup->data = cleanup + 1;
-    cleanup->next = pool->cleanup;
-    pool->cleanup = cleanup;
-    return cleanup->data;
+    const struct weir_rule_info *rule = record->told.rule;
+    ngx_uint_t count = record->told.is_refused ? 0 : count_tickets(decision);
+    if (rule != NULL && keep_name(record, pool, rule->id) != NGX_OK)
+        return NGX_ERROR;
+    return count > 0 ? keep_tickets(record, pool, count, decision) : NGX_OK;
 }
 
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
-                    uint64_t now_ns, size_t len, size_t more_len, u_char **more)
+                    uint64_t now_ns)
 {
-    struct weir_told told;
-    weir_headers_tell(&told, decision, now_ns);
-    struct weir_str rule = told.rule != NULL ? told.rule->id : (struct weir_str){.len = 0};
-    ngx_uint_t ticket_count = told.is_refused ? 0 : count_tickets(decision);
-    size_t ticket_len = ticket_count * sizeof(struct weir_ticket) +
-                        (ticket_count > 0 ? sizeof(ngx_event_t) + away_len(decision) : 0);
-    ngx_weir_record_t *record = add_cleanup(pool, len + ticket_len + rule.len + more_len);
-    if (record == NULL || told.is_refused)
+    ngx_weir_record_t *record = take_piece(a->main->worker);
+    if (record != NULL) {
+        weir_headers_tell(&record->told, decision, now_ns);
+        begin(record, a);
+        if (keep_all(record, pool, decision) != NGX_OK) {
+            give_piece(a->main->worker, record);
+            record = NULL;
+        }
+    }
+    if (record == NULL || record->told.is_refused)
         release_all(a->main, decision); /* refused by one limit: nothing of the others */
-    if (record == NULL)
-        return NULL;
-    begin(record, a, &told);
-    *more = (u_char *)record + len;
-    fill(record, *more + more_len, ticket_count, decision, rule);
+    if (record != NULL)
+        end_with(pool, record);
     return record;
 }
 
-void ngx_weir_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place)
+void ngx_weir_tell_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place)
 {
     bool is_refused = record->verdict == NGX_WEIR_REJECTED;
-    if (!is_refused && record->verdict != NGX_WEIR_DELAYED)
-        return;
     ngx_log_error(is_refused ? place->log_level : place->log_level + 1, record->connection->log, 0,
                   "weir: %s%s by rule \"%V\"", is_refused ? "refused" : "held",
                   record->is_dry ? ", were this no dry run," : "", &record->rule);

@@ -211,14 +211,13 @@ static void on_deadline(ngx_event_t *ev)
         ngx_add_timer(ev, (ngx_msec_t)(wait_ns / NS_PER_MS) + 1);
 }
 
-void ngx_weir_service_kick(ngx_weir_main_conf_t *main)
+void ngx_weir_service_send(ngx_weir_service_t *service)
 {
-    ngx_weir_service_t *service = main->worker->service;
-    if (service == NULL || service->connection == NULL || weir_desk_output(service->desk).len == 0)
+    if (service->connection == NULL || weir_desk_output(service->desk).len == 0)
         return;
     ngx_post_event(&service->flush, &ngx_posted_events); /* a macro with an if in it */
     if (weir_desk_is_waited_for(service->desk) && !service->deadline.timer_set)
-        ngx_add_timer(&service->deadline, main->service_timeout + 1);
+        ngx_add_timer(&service->deadline, service->main->service_timeout + 1);
 }
 
 /* ---- life ---- */

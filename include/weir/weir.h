@@ -178,11 +178,19 @@ struct weir_header {
 #define WEIR_NUMBERS_LEN_MAX 112 /* bytes of all values */
 #define WEIR_LISTS_MAX 2
 
+/* The limit that was told last, in digits.  Most requests meet the same one: for who keeps this
+ * from one to the next it is written once.  Zeroed at first. */
+struct weir_limit_text {
+    uint64_t limit;
+    uint32_t len;
+    char digits[20];
+};
+
 /* Names, which are ours, and values, which are written to `values` one behind the other.  Returns
  * how many headers there are. */
 WEIR_API uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
                                        char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
-                                       const struct weir_told *told);
+                                       const struct weir_told *told, struct weir_limit_text *last);
 WEIR_API uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],
                                      char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                                      const struct weir_decision *decision);

@@ -61,7 +61,7 @@ static bool is_tighter(const struct weir_status *a, const struct weir_status *b)
                                         : a->reset_after_ns > b->reset_after_ns;
 }
 
-static const struct weir_status *tightest_of(const struct weir_decision *decision)
+static inline const struct weir_status *tightest_of(const struct weir_decision *decision)
 {
     const struct weir_status *best = NULL;
     for (uint32_t i = 0; i < decision->status_count; i++) {
@@ -148,16 +148,58 @@ static inline void note(struct telling *to, struct weir_str name, const char *va
 #define PUT_NUMBER(to, name, number)                                                               \
     PUT_HEADER((to), name, weir_text_put_number(&(to)->text, (number)))
 
-static inline void put_numbers(struct telling *to, uint32_t dialects, const struct weir_told *t)
+/* All numbers but the limit itself.  put: knows whether as lines or as values. */
+static inline __attribute__((always_inline)) void put_numbers(
+    void *to, void (*put)(void *to, struct weir_str name, uint64_t number), uint32_t dialects,
+    const struct weir_told *t)
 {
-    PUT_NUMBER(to, "X-Ratelimit-Limit", t->limit);
-    PUT_NUMBER(to, "X-Ratelimit-Remaining", t->remaining);
+    put(to, WEIR_STR("X-Ratelimit-Remaining"), t->remaining);
     if (dialects & WEIR_DIALECT_RESET_EPOCH)
-        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(t->now_ns + t->reset_after_ns));
+        put(to, WEIR_STR("X-Ratelimit-Reset"), whole_s(t->now_ns + t->reset_after_ns));
     else if (dialects & WEIR_DIALECT_RESET_DELTA)
-        PUT_NUMBER(to, "X-Ratelimit-Reset", whole_s(t->reset_after_ns));
+        put(to, WEIR_STR("X-Ratelimit-Reset"), whole_s(t->reset_after_ns));
     if (t->is_refused)
-        PUT_NUMBER(to, "X-Ratelimit-Retry-After", t->wait_s);
+        put(to, WEIR_STR("X-Ratelimit-Retry-After"), t->wait_s);
+}
+
+static inline void put_line(void *to, struct weir_str name, uint64_t number)
+{
+    struct weir_text *text = to;
+    weir_text_put(text, name);
+    WEIR_TEXT_PUT(text, ": ");
+    weir_text_put_number(text, number);
+    WEIR_TEXT_PUT(text, "\r\n");
+}
+
+/* Where the next header goes, and its value: there is room for all. */
+struct values {
+    struct weir_header *next;
+    char *at;
+};
+
+static inline void add_value(struct values *to, struct weir_str name, uint32_t len)
+{
+    *to->next++ = (struct weir_header){.name = name, .value = {.ptr = to->at, .len = len}};
+    to->at += len;
+}
+
+static inline void put_value(void *to, struct weir_str name, uint64_t number)
+{
+    struct values *values = to;
+    uint32_t digits = weir_text_digits(number);
+    weir_text_write_digits(values->at, number, digits);
+    add_value(values, name, digits);
+}
+
+static inline void put_limit(struct values *to, uint64_t limit, struct weir_limit_text *last)
+{
+    if (last->limit != limit || last->len == 0) {
+        last->limit = limit;
+        last->len = weir_text_digits(limit);
+        weir_text_write_digits(last->digits, limit, last->len);
+    }
+    memcpy(to->at, last->digits, sizeof(last->digits)); /* all of them: a few moves */
+    add_value(to, WEIR_STR("X-Ratelimit-Limit"), last->len);
 }
 
 /* What a refusal tells in every dialect. */
@@ -261,8 +303,10 @@ void weir_headers_write(struct weir_text *to, uint32_t dialects,
     struct telling telling = {.text = *to};
     struct weir_told told;
     weir_headers_tell(&told, decision, now_ns);
-    if (has_numbers(dialects, &told))
-        put_numbers(&telling, dialects, &told);
+    if (has_numbers(dialects, &told)) {
+        put_line(&telling.text, WEIR_STR("X-Ratelimit-Limit"), told.limit);
+        put_numbers(&telling.text, put_line, dialects, &told);
+    }
     put_lists(&telling, dialects, decision);
     if (told.is_refused)
         put_refused(&telling, dialects, &told);
@@ -279,14 +323,22 @@ size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
 
 uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
                               char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
-                              const struct weir_told *told)
+                              const struct weir_told *told, struct weir_limit_text *last)
 {
-    struct telling telling = {.text = weir_text_in(values, WEIR_NUMBERS_LEN_MAX), .headers = to};
-    if (has_numbers(dialects, told))
-        put_numbers(&telling, dialects, told);
-    if (told->is_refused)
+    struct values numbers = {.next = to, .at = values};
+    if (has_numbers(dialects, told)) {
+        put_limit(&numbers, told->limit, last);
+        put_numbers(&numbers, put_value, dialects, told);
+    }
+    uint32_t count = (uint32_t)(numbers.next - to);
+    if (told->is_refused) {
+        size_t rest = (size_t)(values + WEIR_NUMBERS_LEN_MAX - numbers.at);
+        struct telling telling = {
+            .text = weir_text_in(numbers.at, rest), .headers = to, .count = count};
         put_refused(&telling, dialects, told);
-    return telling.count;
+        count = telling.count;
+    }
+    return count;
 }
 
 uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],

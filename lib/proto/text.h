@@ -69,18 +69,16 @@ static inline uint32_t weir_text_digits(uint64_t number)
     return least + (number >= powers[least]);
 }
 
-static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
+#define WEIR_DIGITS_MAX 20
+
+/* Writes so many digits, which are all that the number has. */
+static inline void weir_text_write_digits(char *to, uint64_t number, uint32_t digits)
 {
     static const char pairs[] =
         "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
         "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
         "8081828384858687888990919293949596979899";
-    uint32_t digits = weir_text_digits(number);
-    if (digits > (size_t)(text->end - text->at)) {
-        text->has_overflowed = true;
-        return;
-    }
-    char *to = text->at += digits;
+    to += digits;
     for (; number > UINT32_MAX; digits -= 2, number /= 100)
         memcpy(to -= 2, pairs + 2 * (number % 100), 2);
     uint32_t rest = (uint32_t)number; /* divided faster */
@@ -88,6 +86,17 @@ static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
         memcpy(to -= 2, pairs + 2 * (rest % 100), 2);
     if (digits == 1)
         to[-1] = (char)('0' + rest);
+}
+
+static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
+{
+    uint32_t digits = weir_text_digits(number);
+    if (digits > (size_t)(text->end - text->at)) {
+        text->has_overflowed = true;
+        return;
+    }
+    weir_text_write_digits(text->at, number, digits);
+    text->at += digits;
 }
 
 /* The inside of a JSON string: quotes, backslashes and control bytes are escaped. */

@@ -151,6 +151,7 @@ static void headers_come_as_pairs_too(void **state)
     static const uint32_t dialects[] = {0, WEIR_DIALECT_LEGACY, WEIR_DIALECT_RESET_EPOCH,
                                         WEIR_DIALECT_RESET_DELTA, WEIR_DIALECT_IETF_11};
     struct weir_status s[] = {allowed(100, 42), refused(90 * S)};
+    struct weir_limit_text last = {0};
     for (size_t i = 0; i < 2 * sizeof(dialects) / sizeof(dialects[0]); i++) {
         enum weir_code code = i % 2 ? WEIR_CODE_OVER_LIMIT : WEIR_CODE_OK;
         struct weir_decision decision = {.overall = code, .status_count = 1, .statuses = &s[i % 2]};
@@ -160,7 +161,7 @@ static void headers_come_as_pairs_too(void **state)
         struct weir_text text = weir_text_in(lines, sizeof(lines));
         struct weir_told told;
         weir_headers_tell(&told, &decision, NOW);
-        uint32_t count = weir_headers_numbers(headers, values, dialects[i / 2], &told);
+        uint32_t count = weir_headers_numbers(headers, values, dialects[i / 2], &told, &last);
         uint32_t list_count = weir_headers_lists(lists, list_values, dialects[i / 2], &decision);
         assert_in_range(count, 0, WEIR_NUMBERS_MAX);
         assert_int_equal(list_count, dialects[i / 2] == WEIR_DIALECT_IETF_11 ? 2 : 0);
@@ -186,10 +187,34 @@ static void the_longest_numbers_fit(void **state)
     };
     struct weir_header headers[WEIR_NUMBERS_MAX];
     char values[WEIR_NUMBERS_LEN_MAX];
-    assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_RESET_EPOCH, &told), 6);
+    struct weir_limit_text last = {0};
+    assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_RESET_EPOCH, &told, &last),
+                     6);
     for (int i = 0; i < 5; i++)
         assert_int_equal(headers[i].value.len, i == 2 ? 11 : 20);
     assert_memory_equal(headers[5].value.ptr, "no-store", headers[5].value.len);
+}
+
+static void a_limit_is_told_whatever_was_told_before(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t limit;
+        const char *text;
+    } cases[] = {{0, "0"},       {0, "0"},   {7, "7"}, {1000, "1000"},
+                 {1000, "1000"}, {12, "12"}, {0, "0"}};
+    struct weir_limit_text last = {0};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct weir_told told = {
+            .is_limited = true, .limit = cases[i].limit, .remaining = 42};
+        struct weir_header headers[WEIR_NUMBERS_MAX];
+        char values[WEIR_NUMBERS_LEN_MAX];
+        assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_LEGACY, &told, &last),
+                         2);
+        assert_int_equal(headers[0].value.len, strlen(cases[i].text));
+        assert_memory_equal(headers[0].value.ptr, cases[i].text, headers[0].value.len);
+        assert_memory_equal(headers[1].value.ptr, "42", headers[1].value.len);
+    }
 }
 
 static void resets_are_told_as_chosen(void **state)
@@ -290,6 +315,7 @@ int main(void)
         cmocka_unit_test(without_a_limit_there_is_nothing_to_tell),
         cmocka_unit_test(headers_come_as_pairs_too),
         cmocka_unit_test(the_longest_numbers_fit),
+        cmocka_unit_test(a_limit_is_told_whatever_was_told_before),
         cmocka_unit_test(resets_are_told_as_chosen),
         cmocka_unit_test(the_ietf_pair_has_all_limits_the_tightest_first),
         cmocka_unit_test(a_long_list_ends_with_a_whole_item),
