@@ -331,8 +331,7 @@ static int bury(struct run *run)
             if (i == NGINX)
                 nginx_status = status;
             else if (!run->is_ending && !(i == ADMIN && run->is_admin_ending))
-                cli_complain("gateway: %s has ended%s",
-                             i == ADMIN ? "its weir serve" : "the API",
+                cli_complain("gateway: %s has ended%s", i == ADMIN ? "its weir serve" : "the API",
                              i == ADMIN ? "; it is started again" : "");
         }
     return nginx_status;
