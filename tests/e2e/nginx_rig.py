@@ -176,6 +176,12 @@ class Nginx:
         self.signal(signal.SIGHUP)
         wait_for(lambda: set(self.workers()) - before, "new workers")
 
+    def replace_workers(self):
+        """A reload, until nobody is left who knows the old configuration."""
+        before = set(self.workers())
+        self.reload()
+        wait_for(lambda: not before & set(self.workers()), "the old workers to be gone")
+
     def ask(self, path="/", method="GET", body=None, source=None, **headers):
         return ask(self.port, path, method, body, source, **headers)
 

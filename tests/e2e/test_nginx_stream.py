@@ -147,8 +147,7 @@ def test_a_limit_that_counts_failures_alone_forgets_the_rest():
     with Stream(rules, server=f"proxy_pass 127.0.0.1:{closed};") as nginx, Echo() as echo:
         assert nginx.talk() == b""
         nginx.configure(servers=nginx.parts["servers"].replace(str(closed), str(echo.tcp)))
-        nginx.reload()
-        wait_for(lambda: len(nginx.workers()) == 2, "the old workers are gone")
+        nginx.replace_workers()
         for i in range(5):
             with nginx.open() as connection:
                 assert echoes(connection)
@@ -493,8 +492,7 @@ def test_rules_of_several_domains_need_one_to_be_named():
         assert nginx.passes(4) == [True] * 4
         assert "weir: nothing is limited here" in nginx.log() and "the rules have several domains" in nginx.log()
         nginx.configure(servers="server { listen 127.0.0.1:{tcp}; weir_limit on domain=b; return passed; }")
-        nginx.reload()
-        wait_for(lambda: len(nginx.workers()) == 2, "the old workers are gone")
+        nginx.replace_workers()
         assert nginx.passes(4) == [True] * 3 + [False]
 
 
