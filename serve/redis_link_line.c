@@ -258,11 +258,16 @@ static struct weir_str explain(const struct weir_redis_line *line, struct weir_s
     return words;
 }
 
+/* The finder's, who tells of it. */
+static bool is_own(const struct owed *owed)
+{
+    return owed->ask != NULL && owed->ask->is_own;
+}
+
 static void complain(const struct weir_redis_line *line, const struct owed *owed,
                      struct weir_str words)
 {
-    bool is_own = owed->ask != NULL && owed->ask->is_own; /* which the finder tells of */
-    if (!is_own && weir_redis_cure_of(weir_redis_error_of(words)) == WEIR_REDIS_CURE_GIVE_UP)
+    if (!is_own(owed) && weir_redis_cure_of(weir_redis_error_of(words)) == WEIR_REDIS_CURE_GIVE_UP)
         weir_redis_complain(line->server, owed->ask != NULL ? owed->ask->key : WEIR_STR(""), words);
 }
 
@@ -276,7 +281,7 @@ static void on_complaint(struct weir_redis_line *line, const struct owed *owed,
     complain(line, owed, words);
     if (err == 0)
         err = WEIR_ERR_STORE_AWAY;
-    if (err == WEIR_ERR_STORE_AWAY)
+    if (err == WEIR_ERR_STORE_AWAY && !is_own(owed))
         answer = NULL;
     if (err == WEIR_ERR_STORE_AWAY && !owed->is_late) {
         char why[WHY_MAX];

@@ -262,7 +262,9 @@ static void give_up(struct weir_redis_server *server)
         weir_redis_now() - server->trying_ns < server->link->deadline_ns)
         connect_anew(server);
     else
-        trip(server, was_ready ? "it does not answer" : "it does not let us in");
+        trip(server, was_ready                   ? "it does not answer"
+                     : server->link->tls != NULL ? "it does not let us in: does it speak TLS?"
+                                                 : "it does not let us in");
 }
 
 /* The time of whatever was waited for has come. */

@@ -26,6 +26,11 @@ def complaints(weir):
     return [line for line in weir.events() if line["event"] == "store_complains"]
 
 
+def reason(weir, event):
+    """Of the first."""
+    return next(line["reason"] for line in weir.events() if line["event"] == event)
+
+
 def admitted(weir, key, value, count=25):
     return [ask_json(weir, key, value) for _ in range(count)].count(200)
 
@@ -39,7 +44,7 @@ def test_a_user_whom_the_store_refuses_is_told_why_and_it_is_away(tmp_path, own_
     with serve(tmp_path, own_store, user=f"~* +@all {missing}") as weir:
         assert admitted(weir, "fixed", "a") == 20               # as the rule's policy says: by this node
         weir.wait_for("store_away")
-        assert words in [line["reason"] for line in weir.events() if line["event"] == "store_away"][0]
+        assert words in reason(weir, "store_away")
         wait_until(lambda: told(weir)["health"] == "away", "health to tell")
 
 
@@ -95,6 +100,20 @@ def test_a_cluster_that_is_none_says_so_once(tmp_path, own_store):
         assert admitted(weir, "fixed", "a") == 20
         lines = [line for line in weir.events() if line["event"].startswith("store_")]
         assert [line["reason"] for line in lines] == ["ERR This instance has cluster support disabled"]
+
+
+def test_sentinels_that_are_none_say_so(tmp_path, own_store):
+    url = own_store.url.replace("redis://", "redis-sentinel://weir@")
+    with Service(tmp_path, RULES, flags=("--store", url), listeners=ALL) as weir:
+        weir.wait_for("store_unknown")
+        assert "unknown command 'SENTINEL'" in reason(weir, "store_unknown")
+
+
+def test_a_store_without_tls_is_suspected(tmp_path, own_store):
+    url = own_store.url.replace("redis:", "rediss:")
+    with Service(tmp_path, RULES, flags=("--store", url), listeners=ALL) as weir:
+        weir.wait_for("store_away")
+        assert "does it speak TLS?" in reason(weir, "store_away")
 
 
 # ---- what is not ours ----
