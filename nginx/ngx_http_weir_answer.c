@@ -14,9 +14,18 @@ static ngx_http_output_header_filter_pt next_filter;
 
 /* ---- headers ---- */
 
+/* As ngx_list_push() does, which is only called for a list that is full. */
+static ngx_table_elt_t *next_of(ngx_list_t *list)
+{
+    ngx_list_part_t *last = list->last;
+    if (last->nelts == list->nalloc)
+        return ngx_list_push(list);
+    return (ngx_table_elt_t *)last->elts + last->nelts++;
+}
+
 static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
 {
-    ngx_table_elt_t *h = ngx_list_push(&r->headers_out.headers);
+    ngx_table_elt_t *h = next_of(&r->headers_out.headers);
     if (h == NULL)
         return NGX_ERROR;
     h->hash = 1;
@@ -31,8 +40,8 @@ static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
     return NGX_OK;
 }
 
-static ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
-                          ngx_uint_t count)
+NGX_WEIR_HOT static ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
+                                       ngx_uint_t count)
 {
     for (ngx_uint_t i = 0; i < count; i++)
         if (push(r, &headers[i]) != NGX_OK)
@@ -132,7 +141,7 @@ static bool is_told(const ngx_http_weir_record_t *record)
     return !record->base.is_dry && (told->is_refused || (told->is_limited && record->dialects));
 }
 
-static ngx_int_t filter(ngx_http_request_t *r)
+NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)

@@ -187,7 +187,7 @@ static __attribute__((noinline)) int find_other(ngx_http_weir_asking_t *a, struc
     return 0;
 }
 
-int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *value)
+NGX_WEIR_HOT int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *value)
 {
     ngx_http_weir_asking_t *a = asking;
     return is_key(key, "remote_address") ? found(value, address_of(a)) : find_other(a, key, value);

@@ -36,8 +36,8 @@ static enum weir_stage stage_of(ngx_uint_t stages)
 }
 
 /* How a request looks to the rules. */
-static void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
-                        ngx_http_weir_loc_conf_t *conf)
+static ngx_inline void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
+                                   ngx_http_weir_loc_conf_t *conf)
 {
     a->base.kind = &ngx_http_weir_kind;
     a->base.from = r;
@@ -89,7 +89,7 @@ ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
                             : decide(&a, stages, NULL);
 }
 
-static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
+NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
 {
     ngx_http_weir_asking_t a;
     struct weir_desk_waiter *waiter = NULL;
@@ -111,7 +111,7 @@ static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
     return decide(&a, stages, waiter);
 }
 
-ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)
+NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)
 {
     return handle(r, NGX_HTTP_WEIR_PREACCESS);
 }

@@ -64,8 +64,10 @@ static void compare(ngx_http_weir_record_t *record, const ngx_http_weir_record_t
 
 _Static_assert(sizeof(ngx_http_weir_record_t) <= NGX_WEIR_RECORD_LEN, "a record's memory");
 
-ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a, ngx_uint_t stages,
-                                           const struct weir_decision *decision, uint64_t now_ns)
+NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a,
+                                                        ngx_uint_t stages,
+                                                        const struct weir_decision *decision,
+                                                        uint64_t now_ns)
 {
     ngx_http_request_t *r = a->base.from;
     const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;

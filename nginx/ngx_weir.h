@@ -32,6 +32,9 @@
 
 #pragma GCC visibility push(hidden)
 
+/* What every request runs: laid together, as libweir's is (lib/base/hot.h). */
+#define NGX_WEIR_HOT __attribute__((hot))
+
 /* ---- configuration ---- */
 
 typedef struct ngx_weir_service_s ngx_weir_service_t; /* ngx_weir_service.c */
@@ -51,6 +54,7 @@ typedef struct {
     struct weir_descriptor descriptors[NGX_WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[NGX_WEIR_DESCRIPTORS_MAX * NGX_WEIR_ENTRIES_MAX];
     struct weir_status statuses[NGX_WEIR_DESCRIPTORS_MAX];
+    ngx_str_t values[NGX_WEIR_ATTRIBUTES_MAX]; /* of weir_attribute, by their order */
     char scratch[NGX_WEIR_SCRATCH_LEN];
 } ngx_weir_worker_t;
 
@@ -173,8 +177,7 @@ typedef struct {
     ngx_connection_t *connection;
     ngx_weir_main_conf_t *main;
     ngx_weir_place_conf_t *place;
-    ngx_uint_t known; /* bit i: values[i] is there */
-    ngx_str_t values[NGX_WEIR_ATTRIBUTES_MAX];
+    ngx_uint_t known; /* bit i: the worker's values[i] is this one's */
 } ngx_weir_asking_t;
 
 /* 0, WEIR_PENDING, or an error.  out->statuses is the worker's or the session's, until it is asked
@@ -257,8 +260,10 @@ uint64_t ngx_weir_may_delay(ngx_weir_asking_t *a, struct weir_decision *decision
                             uint64_t delay_ns);
 static ngx_inline uint64_t ngx_weir_delay(ngx_weir_asking_t *a, struct weir_decision *decision)
 {
-    uint64_t delay_ns = weir_delay_ns(decision);
-    return delay_ns > 0 ? ngx_weir_may_delay(a, decision, delay_ns) : 0;
+    for (uint32_t i = 0; i < decision->status_count; i++)
+        if (decision->statuses[i].delay_ns > 0)
+            return ngx_weir_may_delay(a, decision, weir_delay_ns(decision));
+    return 0;
 }
 /* Sets the timer of `ev` for its turn. */
 void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns, uint64_t now_ns);

@@ -32,16 +32,17 @@ bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str 
 int ngx_weir_attribute(ngx_weir_asking_t *a, struct weir_str key, struct weir_str *value)
 {
     ngx_uint_t i;
+    ngx_str_t *values = a->main->worker->values;
     ngx_weir_entry_t *entry = entry_of(a->place, key, &i);
     if (entry == NULL)
         return 0;
     if (!(a->known >> i & 1)) {
-        if (text_of(a, entry->value, &a->values[i]) != NGX_OK)
+        if (text_of(a, entry->value, &values[i]) != NGX_OK)
             return WEIR_ERR_NOMEM;
         a->known |= (ngx_uint_t)1 << i;
     }
-    *value = ngx_weir_str(a->values[i]);
-    return a->values[i].len > 0;
+    *value = ngx_weir_str(values[i]);
+    return values[i].len > 0;
 }
 
 /* ::ffff:192.0.2.1 is 192.0.2.1, however it was connected. */
@@ -57,7 +58,7 @@ static ngx_str_t canonical(ngx_str_t text)
     return text;
 }
 
-ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
+NGX_WEIR_HOT ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
 {
 #if (NGX_HAVE_UNIX_DOMAIN)
     /* Without an address all who come this way are counted as one: limited, and so noticed. */
@@ -71,7 +72,7 @@ ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
 /* ---- asking ---- */
 
 /* How much a request counts; what is no number counts 1, and is told. */
-static bool read_hits(ngx_weir_asking_t *a, ngx_weir_value_t *from, uint64_t *hits)
+NGX_WEIR_HOT static bool read_hits(ngx_weir_asking_t *a, ngx_weir_value_t *from, uint64_t *hits)
 {
     ngx_str_t text;
     if (from == NULL || text_of(a, from, &text) != NGX_OK)
@@ -160,8 +161,8 @@ static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_
                                 : weir_check_http(worker->session, &http, now_ns, out);
 }
 
-int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
-                 struct weir_decision *out, struct weir_desk_waiter *waiter)
+NGX_WEIR_HOT int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
+                              struct weir_decision *out, struct weir_desk_waiter *waiter)
 {
     int err = a->place->descriptors != NULL ? ask_descriptors(a, now_ns, out, waiter)
                                             : ask_shapes(a, stage, now_ns, out, waiter);

@@ -34,7 +34,7 @@ static void turn_away(struct weir_decision *decision)
 
 uint64_t ngx_weir_may_delay(ngx_weir_asking_t *a, struct weir_decision *decision, uint64_t delay_ns)
 {
-    if (a->place->dry_run || may_hold(a->main, delay_ns))
+    if (delay_ns == 0 || a->place->dry_run || may_hold(a->main, delay_ns))
         return delay_ns;
     turn_away(decision);
     return 0;

@@ -103,7 +103,7 @@ void ngx_weir_end(ngx_weir_record_t *record)
     ngx_weir_service_kick(record->main);
 }
 
-void ngx_weir_forget(void *data)
+NGX_WEIR_HOT void ngx_weir_forget(void *data)
 {
     ngx_weir_record_t *record = data;
     if (record->ticket_count > 0 || record->is_held)
@@ -245,8 +245,8 @@ static ngx_int_t keep_all(ngx_weir_record_t *record, ngx_pool_t *pool,
     return count > 0 ? keep_tickets(record, pool, count, decision) : NGX_OK;
 }
 
-void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
-                    uint64_t now_ns)
+NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
+                                 const struct weir_decision *decision, uint64_t now_ns)
 {
     ngx_weir_record_t *record = take_piece(a->main->worker);
     if (record != NULL) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/charge.h"
 
+#include "base/hot.h"
 #include "engine/combine.h"
 #include "engine/enforce.h"
 #include "engine/stats.h"
@@ -223,8 +224,8 @@ static inline void charge_one(struct weir_session *s, struct weir_item *item, ui
     weir_stats_decided(s, item, &c->verdict);
 }
 
-void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
-                       struct weir_status *out)
+WEIR_HOT void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
+                                struct weir_status *out)
 {
     if (item->charge_count == 0)
         status_bare(item, out);

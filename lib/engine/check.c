@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/hot.h"
 #include "engine/atomic.h"
 #include "engine/charge.h"
 #include "engine/combine.h"
@@ -82,8 +83,8 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
     return err;
 }
 
-int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
-                    struct weir_decision *out)
+WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
+                             struct weir_decision *out)
 {
     (void)weir_publish_hold(s);
     if (!weir_recall(s, http, now_ns))

@@ -97,7 +97,8 @@ struct weir_item {
     bool is_refund;
     bool is_unlimited;
     bool is_quota;
-    bool is_shadow;
+    bool is_rule_shadow; /* by its rule */
+    bool is_shadow;      /* that, or an operator has spared it */
 };
 
 /* What one request comes to. */
@@ -127,12 +128,6 @@ struct weir_session {
     uint32_t plan_count, item_count, charge_count;
     bool is_recallable; /* plans[0] is what the answers in http->recall come to */
     struct weir_top_pace top;
-
-    /* The domain that was asked for last: most callers only ever ask for one.  Of `mine`. */
-    const struct weir_domain *domain;
-    uint32_t domain_len; /* 0: none */
-    char domain_name[WEIR_DOMAIN_LEN_MAX];
-
     struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
     struct weir_item items[WEIR_DESCRIPTORS_MAX];
     struct weir_charge charges[WEIR_CHARGES_MAX];
@@ -144,6 +139,11 @@ struct weir_session {
     uint64_t last_tags[WEIR_DESCRIPTORS_MAX];        /* by item: of the terms met last; 0: none */
     struct weir_match match;
     struct weir_throttle_sets throttles;
+
+    /* The domain that was asked for last: most callers only ever ask for one.  Of `mine`. */
+    const struct weir_domain *domain;
+    uint32_t domain_len; /* 0: none */
+    char domain_name[WEIR_DOMAIN_LEN_MAX];
 };
 
 /* One line to the engine's log, if it has one. */

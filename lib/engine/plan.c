@@ -171,7 +171,7 @@ static inline void begin_item(struct weir_item *item, const struct weir_descript
     item->is_charged = false;
     item->is_refund = d->is_negative_hits;
     item->is_unlimited = false;
-    item->is_shadow = false;
+    item->is_shadow = item->is_rule_shadow = false;
 }
 
 static void open_item(struct weir_session *s, const struct weir_domain *domain,
@@ -238,7 +238,7 @@ static void fill_by_terms(struct weir_session *s, const struct weir_domain *doma
     if (terms->has_value_stats)
         item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)terms->unit;
-    item->is_shadow = weir_plan_is_shadow(item);
+    item->is_shadow = item->is_rule_shadow = terms->is_shadow;
     item->is_quota |= terms->is_quota;
     if (!item->is_charged)
         charge_shared(s, item);
@@ -253,7 +253,7 @@ static void fill_by_rule(struct weir_session *s, const struct weir_domain *domai
         item->value = find_value(s, domain, item);
     item->unit = (enum weir_unit)rule->unit;
     item->is_unlimited = rule->is_unlimited;
-    item->is_shadow = weir_plan_is_shadow(item);
+    item->is_shadow = item->is_rule_shadow = rule->is_shadow;
     item->is_quota = (item->is_quota || rule->is_quota) && !rule->is_unlimited;
     if (!item->is_charged)
         charge_plain(s, item); /* none, of what is unlimited */

@@ -14,12 +14,6 @@
 /* Forgets all plans of the session. */
 void weir_plan_reset(struct weir_session *s);
 
-/* Whether the item's rule is in shadow mode: what is_shadow is before it is charged. */
-static inline bool weir_plan_is_shadow(const struct weir_item *item)
-{
-    return item->terms ? item->terms->is_shadow : item->rule && item->rule->is_shadow;
-}
-
 /* Whether another request of so many descriptors fits beside those planned. */
 bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/recall.h"
 
+#include "base/hot.h"
 #include "base/str.h"
 #include "engine/plan.h"
 #include "table/key_overrides.h"
@@ -35,14 +36,14 @@ static bool answers_alike(const struct weir_recall *r, const struct weir_http *h
 static void renew_plan(struct weir_session *s)
 {
     for (uint32_t i = 0; i < s->item_count; i++)
-        s->items[i].is_shadow = weir_plan_is_shadow(&s->items[i]); /* and not for being spared */
+        s->items[i].is_shadow = s->items[i].is_rule_shadow;
     for (uint32_t i = 0; i < s->charge_count; i++) {
         s->charges[i].mark = 0;
         s->charges[i].is_taken = false;
     }
 }
 
-bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns)
+WEIR_HOT bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns)
 {
     if (!s->is_recallable || !is_asked_alike(s, http) ||
         weir_key_overrides_live(s->engine->table, now_ns) || !answers_alike(&s->http->recall, http))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/stats.h"
 
+#include "base/hot.h"
 #include "base/str.h"
 #include "engine/publish.h"
 #include "table/controls.h"
@@ -74,8 +75,8 @@ static __attribute__((noinline)) void add_tally(struct weir_session *s,
     add(s, item, amounts);
 }
 
-void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
-                        const struct weir_verdict *verdict)
+WEIR_HOT void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
+                                 const struct weir_verdict *verdict)
 {
     uint64_t near = near_of(verdict, s->engine->near_ratio);
     bool is_far = verdict->before < near && item->hits <= near - verdict->before;

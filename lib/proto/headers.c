@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proto/headers.h"
 
+#include "base/hot.h"
 #include "base/str.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -102,7 +103,8 @@ static uint64_t wait_s(const struct weir_status *s)
     return wait > 0 ? wait : 1;
 }
 
-void weir_headers_tell(struct weir_told *out, const struct weir_decision *decision, uint64_t now_ns)
+WEIR_HOT void weir_headers_tell(struct weir_told *out, const struct weir_decision *decision,
+                                uint64_t now_ns)
 {
     const struct weir_status *s = tightest_of(decision);
     bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
@@ -321,9 +323,9 @@ size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
     return weir_text_len(&text);
 }
 
-uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
-                              char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
-                              const struct weir_told *told, struct weir_limit_text *last)
+WEIR_HOT uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
+                                       char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
+                                       const struct weir_told *told, struct weir_limit_text *last)
 {
     struct values numbers = {.next = to, .at = values};
     if (has_numbers(dialects, told)) {

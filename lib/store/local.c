@@ -8,6 +8,7 @@
 #include "algo/sliding_counter.h"
 #include "algo/token_bucket.h"
 #include "base/err.h"
+#include "base/hot.h"
 #include "store/call.h"
 #include "store/rates.h"
 #include "store/seed.h"
@@ -103,7 +104,7 @@ STEP give_or_add_tokens(struct weir_call *c, uint64_t fp, union weir_u16b value)
     return weir_slot_pack_tat(fp, c->limit->generation, state.ns, state.num);
 }
 
-STEP step_token(struct weir_call *c, uint64_t fp, union weir_u16b value)
+WEIR_HOT STEP step_token(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
     if (c->op > WEIR_OP_LOOK)
         return give_or_add_tokens(c, fp, value);
@@ -162,7 +163,7 @@ STEP step_leases(struct weir_call *c, uint64_t fp, union weir_u16b value)
     return weir_slot_pack(fp, WEIR_KIND_LEASES, c->limit->window_class, state.deadline, body);
 }
 
-static union weir_u16b step_slot(struct weir_call *c, uint64_t fp, union weir_u16b value)
+WEIR_HOT static union weir_u16b step_slot(struct weir_call *c, uint64_t fp, union weir_u16b value)
 {
     switch ((enum weir_algorithm)c->limit->algorithm) {
     case WEIR_FIXED_WINDOW:
@@ -298,9 +299,9 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
     take(table, limit, key, now_ns, hits, out, mark, &met);
 }
 
-void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
-                           uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark,
-                           union weir_u16b **met)
+WEIR_HOT void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit,
+                                    uint64_t key, uint64_t now_ns, uint64_t hits,
+                                    struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
 {
     take(table, limit, key, now_ns, hits, out, mark, met);
 }

@@ -1,6 +1,7 @@
 /* stats.c - counters per rule, spread over shards: one shared counter would halve throughput.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "base/hot.h"
 #include "table/internal.h"
 
 uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id)
@@ -48,7 +49,8 @@ void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
 }
 
 /* One addition for the two. */
-void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard, uint64_t hits)
+WEIR_HOT void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard,
+                                    uint64_t hits)
 {
     uint64_t *at = &line_of(table, stat, shard)->counter[WEIR_STATS_BOTH];
     (void)__atomic_fetch_add(at, hits, __ATOMIC_RELAXED);
