@@ -41,11 +41,11 @@ typedef struct {
 
 typedef struct {
     ngx_weir_place_conf_t base;
-    ngx_uint_t phase;
     ngx_uint_t stages[NGX_HTTP_WEIR_PRECONTENT + 1]; /* by phase: what is asked then; 0: nothing */
+    ngx_uint_t dialects;                             /* of enum weir_dialect */
+    ngx_uint_t phase;
     ngx_http_complex_value_t *user;
     ngx_uint_t status;
-    ngx_uint_t dialects; /* of enum weir_dialect */
     ngx_uint_t body;
     ngx_http_complex_value_t *body_text;
 } ngx_http_weir_loc_conf_t;
@@ -61,10 +61,10 @@ typedef struct ngx_http_weir_record_s ngx_http_weir_record_t;
 struct ngx_http_weir_record_s {
     ngx_weir_record_t base;
     ngx_http_weir_record_t *before;  /* that of the stage before, or NULL */
-    ngx_uint_t stages;               /* asked so far */
-    uint32_t dialects;               /* where it was asked */
     const struct weir_header *lists; /* headers of this stage that are lists */
-    ngx_uint_t list_count;
+    uint32_t list_count;
+    uint32_t stages;                    /* asked so far */
+    uint32_t dialects;                  /* where it was asked */
     char numbers[WEIR_NUMBERS_LEN_MAX]; /* values of the other headers, once they are sent */
 };
 

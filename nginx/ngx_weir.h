@@ -213,7 +213,7 @@ enum { NGX_WEIR_BYPASSED, NGX_WEIR_PASSED, NGX_WEIR_DELAYED, NGX_WEIR_REJECTED }
 typedef struct {
     ngx_weir_main_conf_t *main;
     ngx_connection_t *connection;
-    ngx_uint_t verdict;
+    unsigned verdict : 8;
     unsigned is_dry : 1;
     unsigned is_held : 1;  /* in the queue now */
     struct weir_told told; /* of the tightest; the rule's name is in `rule` */
@@ -223,10 +223,9 @@ typedef struct {
     ngx_event_t *renew; /* NULL: no slots that could expire */
     ngx_uint_t ticket_count;
     struct weir_ticket *tickets;
-    u_char name[64]; /* the rule's, if it is no longer */
 } ngx_weir_record_t;
 
-#define NGX_WEIR_RECORD_LEN 448 /* with what a module keeps behind it */
+#define NGX_WEIR_RECORD_LEN 384 /* with what a module keeps behind it */
 
 /* Keeps a decision in a record of NGX_WEIR_RECORD_LEN bytes, of which only ours are filled in; it
  * ends with the pool, by ngx_weir_forget.  NULL: no memory, and what was taken was given back.

@@ -7,6 +7,7 @@
 #include "ngx_weir.h"
 
 #define NS_PER_MS 1000000
+#define CACHE_LINE 64
 
 /* ---- memory ----
  *
@@ -17,7 +18,14 @@
 struct ngx_weir_piece_s {
     ngx_pool_cleanup_t cleanup; /* nginx reads it once more after it was called */
     ngx_weir_piece_t *next;     /* that is free, too */
+    u_char name[32];            /* of the rule, if it is no longer */
 };
+_Static_assert(sizeof(ngx_weir_piece_t) == CACHE_LINE, "what is before a record");
+
+static ngx_weir_piece_t *piece_of(void *record)
+{
+    return (ngx_weir_piece_t *)record - 1;
+}
 
 static void *take_piece(ngx_weir_worker_t *worker)
 {
@@ -25,13 +33,13 @@ static void *take_piece(ngx_weir_worker_t *worker)
     if (piece != NULL)
         worker->pieces = piece->next;
     else
-        piece = ngx_palloc(ngx_cycle->pool, sizeof(*piece) + NGX_WEIR_RECORD_LEN);
+        piece = ngx_pmemalign(ngx_cycle->pool, sizeof(*piece) + NGX_WEIR_RECORD_LEN, CACHE_LINE);
     return piece != NULL ? piece + 1 : NULL;
 }
 
 static void give_piece(ngx_weir_worker_t *worker, void *record)
 {
-    ngx_weir_piece_t *piece = (ngx_weir_piece_t *)record - 1;
+    ngx_weir_piece_t *piece = piece_of(record);
     piece->next = worker->pieces;
     worker->pieces = piece;
 }
@@ -39,7 +47,7 @@ static void give_piece(ngx_weir_worker_t *worker, void *record)
 /* As ngx_pool_cleanup_add() would. */
 static void end_with(ngx_pool_t *pool, void *record)
 {
-    ngx_weir_piece_t *piece = (ngx_weir_piece_t *)record - 1;
+    ngx_weir_piece_t *piece = piece_of(record);
     piece->cleanup.handler = ngx_weir_forget;
     piece->cleanup.data = record;
     piece->cleanup.next = pool->cleanup;
@@ -208,9 +216,9 @@ static ngx_int_t keep_tickets(ngx_weir_record_t *record, ngx_pool_t *pool, ngx_u
 
 static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool, struct weir_str name)
 {
+    ngx_weir_piece_t *piece = piece_of(record);
     record->rule.len = name.len;
-    record->rule.data =
-        name.len <= sizeof(record->name) ? record->name : ngx_pnalloc(pool, name.len);
+    record->rule.data = name.len <= sizeof(piece->name) ? piece->name : ngx_pnalloc(pool, name.len);
     if (record->rule.data == NULL)
         return NGX_ERROR;
     ngx_memcpy(record->rule.data, name.ptr, name.len);

@@ -37,6 +37,7 @@ struct weir_table {
     struct weir_record *records;
     uint64_t *stats_ids; /* stats_rules of them, then the lines */
     struct weir_stats_line *stats_lines;
+    uint64_t stats_rules;  /* as in the header */
     uint32_t *chunk_class; /* one for each chunk: 0 free, else units of an object; see extent.h */
     unsigned char *extents;
     uint64_t extent_chunks;

@@ -160,7 +160,8 @@ static void point_into(struct weir_table *t, void *base)
     t->sketch = (void *)(at + t->map.sketch_at);
     t->records = (void *)(at + t->map.records_at);
     t->stats_ids = (void *)(at + t->map.stats_at);
-    t->stats_lines = (void *)(at + t->map.stats_at + round_up(t->header->stats_rules * 8, 64));
+    t->stats_rules = t->header->stats_rules;
+    t->stats_lines = (void *)(at + t->map.stats_at + round_up(t->stats_rules * 8, 64));
     t->chunk_class = (void *)(at + t->map.extents_at);
     t->extent_chunks = t->header->extent_chunks;
     t->extents = at + t->map.extents_at + round_up(t->extent_chunks * 4, WEIR_PAGE);

@@ -6,7 +6,7 @@
 
 uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id)
 {
-    uint64_t count = table->header->stats_rules;
+    uint64_t count = table->stats_rules;
     if (stats_id == 0 || count < 2)
         return 0;
     uint64_t start = weir_mix64(stats_id);
@@ -26,7 +26,7 @@ uint32_t weir_stats_claim(struct weir_table *table, uint64_t stats_id)
 static struct weir_stats_line *line_of(const struct weir_table *table, uint32_t stat,
                                        uint32_t shard)
 {
-    uint64_t line = (uint64_t)(shard % WEIR_STATS_SHARDS) * table->header->stats_rules + stat;
+    uint64_t line = (uint64_t)(shard % WEIR_STATS_SHARDS) * table->stats_rules + stat;
     return &table->stats_lines[line];
 }
 
