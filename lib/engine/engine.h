@@ -77,6 +77,8 @@ struct weir_charge {
     union weir_u16b *met; /* see weir_local_take_again() */
     bool is_taken;
     struct weir_verdict verdict;
+    struct weir_limit
+        own; /* where limit is none of a rule: of terms that rules share, or a key's */
 };
 
 /* What one descriptor comes to. */
@@ -133,10 +135,8 @@ struct weir_session {
     struct weir_charge charges[WEIR_CHARGES_MAX];
     struct weir_charge *order[WEIR_CHARGES_MAX];
     struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
-    /* By charge: of terms that rules share, or what a key has for a while. */
-    struct weir_limit own_limits[WEIR_CHARGES_MAX];
-    struct weir_guess guesses[WEIR_DESCRIPTORS_MAX]; /* by item */
-    uint64_t last_tags[WEIR_DESCRIPTORS_MAX];        /* by item: of the terms met last; 0: none */
+    struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
+    uint64_t last_tags[WEIR_DESCRIPTORS_MAX];          /* by item: of the terms met last; 0: none */
     struct weir_match match;
     struct weir_throttle_sets throttles;
 

@@ -20,7 +20,7 @@ static void apply_to_item(struct weir_session *s, struct weir_item *item, uint64
 {
     for (uint32_t i = 0; i < item->charge_count; i++) {
         struct weir_charge *c = &item->charges[i];
-        struct weir_limit *own = &s->own_limits[c - s->charges];
+        struct weir_limit *own = &c->own;
         struct weir_key_override o;
         if (!weir_key_override_find(s->engine->table, c->key, now_ns, &o))
             continue;
@@ -83,7 +83,7 @@ static int check_numbers(struct weir_session *s, const struct weir_item *item,
 {
     int err = 0;
     for (uint32_t i = 0; i < item->charge_count && !err && !limit->is_unlimited; i++) {
-        struct weir_limit *own = &s->own_limits[i];
+        struct weir_limit *own = &s->charges[i].own;
         err = make_own(own, item->charges[i].limit, share_of(item, i, limit->requests_per_unit));
         if (!err)
             err = weir_local_bind_own(s->engine->table, own, weir_generation(0, WEIR_PLACE_KEY));

@@ -109,7 +109,7 @@ static void charge_plain(struct weir_session *s, struct weir_item *item)
  * to see the rule. */
 static void charge_shared(struct weir_session *s, struct weir_item *item)
 {
-    struct weir_limit *limit = &s->own_limits[s->charge_count];
+    struct weir_limit *limit = &s->charges[s->charge_count].own;
     *limit = item->terms->limit;
     limit->record_of = &item->rule->only.limit;
     add_charge(s, item, limit, weir_identity_key(item->hash, limit->tag));
