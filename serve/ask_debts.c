@@ -4,8 +4,8 @@
  *
  * So the store's count is, after healing, what all machines together have admitted.  A debt is kept
  * as its counter would be: of a window the hits of that window, where the one before counts still,
- * its hits, too; of a bucket what has not flowed back.  What no longer matters is forgotten, never
- * charged to a later window.  Forced is a take whose limit is as large as can be, or where two
+ * its hits, too; of a log no more than fill it; of a bucket what has not flowed back.  What no longer
+ * matters is forgotten, never charged to a later window.  Forced is a take whose limit is as large as can be, or where two
  * windows count, an addition to one of them.
  *
  * Concurrency has no debts.  What would have to be charged is not what was taken while the store
@@ -91,16 +91,15 @@ static void age(struct debt *debt, uint64_t now_ns)
             debt->hits = 0;
         break;
     case WEIR_REDIS_SLIDE:
+    case WEIR_REDIS_SUB:
+    case WEIR_REDIS_LOG:
+        if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG) /* so many fill it, and each is an entry */
+            debt->hits = weir_min(debt->hits, limit->requests);
         if (windows > 0) {
             debt->earlier = windows == 1 ? debt->hits : 0;
             debt->hits = 0;
             debt->since_ns = now_ns;
         }
-        break;
-    case WEIR_REDIS_SUB:
-    case WEIR_REDIS_LOG:
-        if (weir_sat_sub(now_ns, debt->since_ns) >= window_ns)
-            debt->hits = 0;
         break;
     case WEIR_REDIS_BUCKET: {
         struct weir_gcra g = weir_gcra_of(limit);
@@ -123,9 +122,11 @@ static bool owe_earlier(struct debt *debt, uint64_t hits, uint64_t at_ns)
     uint64_t window_ns = debt->limit.window_ns;
     uint64_t windows = debt->since_ns / window_ns - weir_min(debt->since_ns, at_ns) / window_ns;
     enum weir_redis_kind kind = weir_redis_kind_of(&debt->limit);
-    if (windows == 0 || (kind != WEIR_REDIS_WINDOW && kind != WEIR_REDIS_SLIDE))
+    bool is_rolling =
+        kind == WEIR_REDIS_SLIDE || kind == WEIR_REDIS_SUB || kind == WEIR_REDIS_LOG;
+    if (windows == 0 || (kind != WEIR_REDIS_WINDOW && !is_rolling))
         return false;
-    if (kind == WEIR_REDIS_SLIDE && windows == 1)
+    if (is_rolling && windows == 1)
         debt->earlier = weir_sat_add(debt->earlier, hits);
     return true;
 }

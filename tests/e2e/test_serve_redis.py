@@ -125,6 +125,18 @@ def test_atomic_domains_are_those_of_the_table(tmp_path, store, topology):
             assert topology != "slots that move" or told(shared)["redirects_total"] > 0
 
 
+@pytest.mark.parametrize("kind", ["fixed_window", "sliding_window_log", "token_bucket"])
+def test_an_atomic_request_that_names_a_counter_thrice_takes_nothing_where_it_is_refused(tmp_path, own_store, kind):
+    rules = "domain: d\natomic: true\ndescriptors:\n" \
+            f"  - {{key: a, rate_limit: {{unit: day, requests_per_unit: 4, algorithm: {kind}}}}}\n"
+    with serve(tmp_path, own_store.url, *PATIENT, rules=rules) as weir, Client(weir.address("grpc")) as client:
+        for taken in (0, 1):
+            assert client.ask("d", *[descriptor(("a", "k"), hits=2)] * 3).overall == OVER_LIMIT
+            assert client.ask("d", descriptor(("a", "k"), hits=0)).statuses[0].remaining == 4 - taken
+            assert client.ask("d", descriptor(("a", "k"))).overall == OK
+        assert all(own_store.ask("TTL", key) > 0 for key in own_store.ask("KEYS", "*{1:d*"))
+
+
 def test_json_check_and_resp_answer_by_the_store(pair):
     shared, plain = pair
     for weir in pair:
@@ -352,6 +364,33 @@ def test_a_sliding_counter_hears_of_the_window_before_too(tmp_path, own_store):
                 assert slide_of(own_store, "slide", f"k{attempt}") == (before + 1, passed, late)
                 return
     pytest.fail("five times the store did not come back within a window")
+
+
+ROLLING = """\
+domain: d
+descriptors:
+  - {key: log, rate_limit: {unit: second, requests_per_unit: 10, algorithm: sliding_window_log}}
+  - {key: sub, rate_limit: {unit: second, requests_per_unit: 10, algorithm: sliding_window_counter, buckets: 5}}
+  - {key: open, rate_limit: {unit: day, requests_per_unit: 10, algorithm: sliding_window_log, on_store_error: open}}
+"""
+
+
+def test_a_long_absence_is_not_charged_as_if_all_of_it_were_now(tmp_path, own_store):
+    """Of a log or sub-windows what passed more than two windows ago is forgotten, though they were never idle; and a log gets no
+    more entries than fill it, however many hits a request had."""
+    with serve(tmp_path, own_store.url, rules=ROLLING, threads=1) as weir, Client(weir.address("grpc")) as client:
+        wait_until(lambda: told(weir)["health"] == "up", "the store")
+        own_store.kill()
+        passed, end = 0, time.monotonic() + 6
+        while time.monotonic() < end:
+            passed += sum(client.ask("d", descriptor((key, "k"))).overall == OK for key in ("log", "sub"))
+            time.sleep(0.01)
+        assert client.ask("d", descriptor(("open", "k"), hits=4_000_000_000)).overall == OK
+        own_store.start()
+        wait_until(lambda: told(weir)["health"] == "up" and told(weir)["debts"] == 0, "it to be told")
+        assert passed > 80
+        assert told(weir)["reconciled_hits_total"] <= 2 * 2 * 10 + 10
+        assert own_store.ask("ZCARD", own_store.ask("KEYS", "*open*")[0]) == 10
 
 
 def test_resp_falls_back_too(tmp_path, own_store):

@@ -55,9 +55,9 @@ local function op_of(i)
 end
 
 -- Charged before a later counter of the same request refused: only a counter that the request
--- names twice can do that.
+-- names twice can do that.  The last comes first: what it found is what the others had made.
 local function undo(first, last)
-    for i = first, last do
+    for i = last, first, -1 do
         if bytes[i] >= CHARGED and bytes[i] < STALE then
             local old = olds[i + 1]
             if byte(records[i + 1], 1) == LOG then
@@ -132,8 +132,8 @@ local function take_rules(rules)
         if rule.allowed then
             rule.allowed = take(rule.first, rule.last)
             if is_over(rules) then
-                for _, other in ipairs(rules) do
-                    undo(other.first, other.last)
+                for n = #rules, 1, -1 do
+                    undo(rules[n].first, rules[n].last)
                 end
                 return
             end
