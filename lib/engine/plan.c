@@ -124,6 +124,7 @@ static void charge_override(struct weir_session *s, struct weir_item *item,
     struct weir_limit *limit = &s->overrides[item - s->items];
     *limit = s->engine->overrides[override->unit];
     limit->requests = limit->burst = override->requests_per_unit;
+    limit->count_rejected = !weir_domain_is_atomic(domain); /* as for limits of its rules */
     struct weir_limit_spec spec = {.algorithm = WEIR_FIXED_WINDOW,
                                    .window_s = weir_limit_window_s(limit)};
     limit->tag = weir_tag_limit(weir_domain_tag(domain), &spec, WEIR_STR(""), 0, 0);

@@ -117,8 +117,9 @@ def test_atomic_domains_are_those_of_the_table(tmp_path, store, topology):
             for number in range(100):
                 if number % 5 == 4:
                     prepare()
-                keys = rng.sample(("a", "b", "h", "s"), rng.randrange(1, 5))
-                asked = [descriptor((key, f"v{rng.randrange(2)}"), hits=rng.choice((None, 1, 2))) for key in keys]
+                keys = rng.sample(("a", "b", "h", "s", "own"), rng.randrange(1, 5))
+                asked = [descriptor((key, f"v{rng.randrange(2)}"), hits=rng.choice((None, 1, 2)),
+                                    limit=(rng.randrange(1, 5), DAY) if key == "own" else None) for key in keys]
                 assert face(one.ask("all", *asked)) == face(other.ask("all", *asked)), number
                 wait_until(lambda: told(shared)["pending"] == 0, "what was taken to be given back")
             assert topology == "one server" or told(shared)["returned_total"] > 0
