@@ -153,6 +153,8 @@ WEIR_MUST_CHECK int weir_asks_new(struct weir_asks **out, struct weir_worker *wo
                                   struct weir_ask_shared *shared, char *why, size_t why_len);
 /* Before the loop runs: who decides what is eventual.  Without, it is exact. */
 void weir_asks_set_eventual(struct weir_asks *asks, struct weir_eventual *eventual);
+/* In its loop: the service goes, so no tokens are to be in hand. */
+void weir_asks_end(struct weir_asks *asks);
 /* When the loop does not run any more. */
 void weir_asks_free(struct weir_asks *asks);
 

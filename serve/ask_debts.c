@@ -122,8 +122,7 @@ static bool owe_earlier(struct debt *debt, uint64_t hits, uint64_t at_ns)
     uint64_t window_ns = debt->limit.window_ns;
     uint64_t windows = debt->since_ns / window_ns - weir_min(debt->since_ns, at_ns) / window_ns;
     enum weir_redis_kind kind = weir_redis_kind_of(&debt->limit);
-    bool is_rolling =
-        kind == WEIR_REDIS_SLIDE || kind == WEIR_REDIS_SUB || kind == WEIR_REDIS_LOG;
+    bool is_rolling = kind == WEIR_REDIS_SLIDE || kind == WEIR_REDIS_SUB || kind == WEIR_REDIS_LOG;
     if (windows == 0 || (kind != WEIR_REDIS_WINDOW && !is_rolling))
         return false;
     if (is_rolling && windows == 1)

@@ -32,6 +32,7 @@ struct weir_ask_leases {
     struct weir_ask_held *held;
     uint64_t store;   /* its name: who asks another one may use the same table */
     uint64_t trip_ns; /* how long the last call took */
+    bool is_ending;   /* nothing is leased any more */
     struct weir_ask_flight flights[FLIGHTS];
 };
 
@@ -108,11 +109,11 @@ static void wish(struct weir_redis_leaser *leaser, const struct weir_charge *cha
 }
 
 /* Whether leases of a counter are of any use now.  Not if they would come too late, nor while
- * replicas are away that must know of them: then each asks for itself. */
+ * replicas are away that must know of them, nor to who goes: then each asks for itself. */
 static bool is_useful(const struct weir_ask_leases *leases, const struct weir_limit *limit,
                       struct weir_str name)
 {
-    return leases->trip_ns <= weir_lease_ttl_ns(limit) / 2 &&
+    return !leases->is_ending && leases->trip_ns <= weir_lease_ttl_ns(limit) / 2 &&
            (weir_ask_lease_is_sure(leases->asks) ||
             weir_redis_link_replicates(leases->asks->link, name));
 }
@@ -381,8 +382,8 @@ void weir_ask_lease_use(struct weir_ask_leases *leases, const struct weir_ask_gr
     uint64_t until_ns = grant->sent_ns + counter->lasts_ns;
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTS, 1);
     weir_ask_add(leases->asks, WEIR_ASK_COUNT_GRANTED, counter->granted);
-    bool is_in_time = weir_lease_add(&at, counter->granted, until_ns, now_ns);
-    if (!is_in_time)
+    bool is_used = !leases->is_ending && weir_lease_add(&at, counter->granted, until_ns, now_ns);
+    if (!is_used) /* it came too late */
         weir_ask_lease_give_back(leases, key, counter->limit, counter->key, counter->new_mark,
                                  counter->granted);
     else if (!at.is_dated) /* else who knows by which mark of several: it is left to end */
@@ -463,6 +464,12 @@ uint64_t weir_ask_store_name(const struct weir_asks *asks)
     struct weir_str url = weir_str_of(asks->shared->settings->store);
     return weir_mix64(weir_siphash13(key, url.ptr, url.len)) ^
            weir_siphash13(key, asks->prefix.ptr, asks->prefix.len);
+}
+
+void weir_ask_leases_end(struct weir_ask_leases *leases)
+{
+    leases->is_ending = true;
+    weir_ask_held_end(leases->held);
 }
 
 int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks)

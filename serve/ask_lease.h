@@ -25,6 +25,8 @@
 /* 0, or WEIR_ERR_NOMEM. */
 WEIR_MUST_CHECK int weir_ask_leases_new(struct weir_ask_leases **out, struct weir_asks *asks);
 void weir_ask_leases_free(struct weir_ask_leases *leases);
+/* The service goes: what is in hand, or comes, goes back, and from now on each asks for itself. */
+void weir_ask_leases_end(struct weir_ask_leases *leases);
 
 /* Who plans asks this first. */
 struct weir_redis_leaser *weir_ask_leases_leaser(struct weir_ask_leases *leases);

@@ -83,10 +83,17 @@ static void let_go(struct weir_ask_held *held, struct place *place)
 
 /* ---- giving back ---- */
 
+static void give_back(struct weir_ask_held *held, const struct place *place, uint32_t tokens)
+{
+    const struct weir_str name = {.ptr = place->name, .len = place->name_len};
+    if (tokens > 0)
+        weir_ask_lease_give_back(held->asks->leases, place->key, &place->limit, name, place->mark,
+                                 tokens);
+}
+
 static void look_at(struct weir_ask_held *held, struct place *place, uint64_t boot_ns)
 {
     struct weir_ask_leases *leases = held->asks->leases;
-    const struct weir_str name = {.ptr = place->name, .len = place->name_len};
     struct weir_lease_at at = weir_ask_lease_at(leases, place->key, &place->limit, boot_ns);
     uint32_t tokens = weir_lease_count(&at);
     if (tokens == 0) {
@@ -96,8 +103,7 @@ static void look_at(struct weir_ask_held *held, struct place *place, uint64_t bo
         place->since_ns = boot_ns;
     } else if (boot_ns - place->since_ns >= IDLE_NS) {
         weir_ask_lease_unused(leases, place->key);
-        if (weir_lease_collect(&at, tokens) > 0)
-            weir_ask_lease_give_back(leases, place->key, &place->limit, name, place->mark, tokens);
+        give_back(held, place, weir_lease_collect(&at, tokens));
         let_go(held, place);
     }
 }
@@ -112,6 +118,18 @@ static void look_at_all(void *ctx)
     }
     if (held->count > 0)
         set_alarm(held);
+}
+
+void weir_ask_held_end(struct weir_ask_held *held)
+{
+    for (struct place *place = held->places; place < held->places + PLACES; place++) {
+        if (place->key == 0)
+            continue;
+        struct weir_lease_at at =
+            weir_ask_lease_at(held->asks->leases, place->key, &place->limit, weir_table_boot_ns());
+        give_back(held, place, weir_lease_recall(&at));
+        let_go(held, place);
+    }
 }
 
 /* ---- life ---- */

@@ -14,6 +14,8 @@ struct weir_ask_held; /* opaque: of one worker */
 /* 0, or WEIR_ERR_NOMEM. */
 WEIR_MUST_CHECK int weir_ask_held_new(struct weir_ask_held **out, struct weir_asks *asks);
 void weir_ask_held_free(struct weir_ask_held *held);
+/* Gives all of them back, used or not. */
+void weir_ask_held_end(struct weir_ask_held *held);
 
 /* Tokens of this counter lie in the table now; it says which, and what they are given back by. */
 void weir_ask_hold(struct weir_ask_held *held, uint64_t key,

@@ -223,6 +223,11 @@ int weir_asks_new(struct weir_asks **out, struct weir_worker *worker,
     return 0;
 }
 
+void weir_asks_end(struct weir_asks *asks)
+{
+    weir_ask_leases_end(asks->leases);
+}
+
 void weir_asks_free(struct weir_asks *asks)
 {
     if (asks == NULL)

@@ -415,6 +415,16 @@ static void tell_last(struct weir_service *service)
     }
 }
 
+/* Tokens in hand would be lost to everybody else; whoever still asks does so without them. */
+static void return_leases(struct weir_service *service)
+{
+    if (service->store == NULL)
+        return;
+    for (uint32_t i = 0; i < service->worker_count; i++)
+        weir_loop_post(service->loops[i], &service->workers[i].end_post);
+    wait_or_exit(service, -1, LAST_TRY_MS);
+}
+
 static void go_down(struct weir_service *service)
 {
     const struct weir_settings *settings = service->settings;
@@ -430,6 +440,7 @@ static void go_down(struct weir_service *service)
     for (size_t i = 0; i < service->listener_count; i++)
         weir_listener_close(service->listeners[i].listener);
     tell_last(service);
+    return_leases(service);
     for (uint32_t i = 0; i < service->worker_count; i++)
         weir_loop_stop(service->loops[i], (uint32_t)settings->grace);
     for (uint32_t ended = 0; ended < service->worker_count;) {

@@ -29,6 +29,14 @@ static void beat(void *ctx)
     atomic_fetch_add_explicit(&worker->beats, 1, memory_order_relaxed);
 }
 
+static void end_asks(struct weir_post *post, struct weir_loop *loop)
+{
+    const struct weir_worker *worker = weir_loop_owner(loop);
+    (void)post;
+    if (worker->asks != NULL)
+        weir_asks_end(worker->asks);
+}
+
 int weir_worker_init(struct weir_worker *worker, struct weir_service *service, struct weir *engine,
                      uint32_t number)
 {
@@ -36,6 +44,7 @@ int weir_worker_init(struct weir_worker *worker, struct weir_service *service, s
     worker->engine = engine;
     worker->number = number;
     worker->health_post.run = weir_front_grpc_tell_health;
+    worker->end_post.run = end_asks;
     worker->is_timed = weir_statsd_is_on(weir_service_settings(service));
     worker->budget.left = (size_t)weir_service_settings(service)->request_memory;
     int err = weir_loop_new(&worker->loop);

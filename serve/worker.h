@@ -61,6 +61,7 @@ struct weir_worker {
     bool is_started;
     pthread_t thread;
     struct weir_post health_post; /* weir_front_grpc_tell_health() */
+    struct weir_post end_post;    /* what was leased goes back */
     _Atomic uint64_t beats;       /* grows while the loop turns */
     _Alignas(64) _Atomic uint64_t counts[WEIR_FRONTS][WEIR_FRONT_COUNTS];
 };

@@ -267,6 +267,20 @@ def test_nodes_know_how_many_they_are(three):
         wait_until(lambda node=node: told(node)["nodes"] >= 3, "nodes to see each other")
 
 
+def test_who_is_stopped_gives_back_what_it_has_leased(tmp_path, own_store):
+    """In a rolling restart no tokens are lost: the store has counted what passed."""
+    rules = "domain: d\ndescriptors:\n  - {key: many, rate_limit: {unit: day, requests_per_unit: 1000000}}\n"
+    passed = 0
+    for number in range(3):
+        folder = tmp_path / f"node{number}"
+        folder.mkdir()
+        with Service(folder, rules, flags=("--store", own_store.url, "--store-deadline", "10s"),
+                     listeners=("grpc", "admin")) as weir, Client(weir.address("grpc")) as client:
+            while told(weir)["lease_tokens_granted_total"] - told(weir)["lease_tokens_spent_total"] < 20:
+                passed += sum(client.ask("d", descriptor(("many", "k"))).overall == OK for _ in range(200))
+        assert counted(own_store, "many", "k") == passed
+
+
 # ---- when the store is away ----
 
 def admitted(weir, key, value, count):
