@@ -4,9 +4,9 @@
  *
  * So the store's count is, after healing, what all machines together have admitted.  A debt is kept
  * as its counter would be: of a window the hits of that window, where the one before counts still,
- * its hits, too; of a log no more than fill it; of a bucket what has not flowed back.  What no longer
- * matters is forgotten, never charged to a later window.  Forced is a take whose limit is as large as can be, or where two
- * windows count, an addition to one of them.
+ * its hits, too; of a log no more than fill it; of a bucket what has not flowed back.  What no
+ * longer matters is forgotten, never charged to a later window.  Forced is a take whose limit is as
+ * large as can be, or where two windows count, an addition to one of them.
  *
  * Concurrency has no debts.  What would have to be charged is not what was taken while the store
  * was away, but what of it is in use still, which only those know who will give it back: charged
