@@ -44,15 +44,15 @@ static void set_alarm(struct weir_ask_held *held)
 /* NULL: as many as there is room for are held. */
 static struct place *place_of(struct weir_ask_held *held, uint64_t key)
 {
-    struct place *free = NULL;
+    struct place *empty = NULL;
     for (uint32_t i = 0; i < PROBES; i++) {
         struct place *place = &held->places[(weir_mix64(key) + i) & (PLACES - 1)];
         if (place->key == key)
             return place;
         if (place->key == 0)
-            free = place;
+            empty = place;
     }
-    return free;
+    return empty;
 }
 
 void weir_ask_hold(struct weir_ask_held *held, uint64_t key,

@@ -57,7 +57,8 @@ int weir_redis_wire_new(struct weir_redis_wire **out, const struct weir_redis_wi
     return 0;
 }
 
-void weir_redis_wire_drop(struct weir_redis_wire *wire)
+/* Closes the connection; the next question opens another. */
+static void drop(struct weir_redis_wire *wire)
 {
     weir_wire_close(wire->wire);
     weir_redis_reader_free(wire->reader);
@@ -71,7 +72,7 @@ void weir_redis_wire_free(struct weir_redis_wire *wire)
 {
     if (wire == NULL)
         return;
-    weir_redis_wire_drop(wire);
+    drop(wire);
     weir_tls_free(wire->tls);
     weir_buf_fini(&wire->out);
     free(wire->text);
@@ -95,7 +96,7 @@ struct weir_redis_said weir_redis_wire_said(const struct weir_redis_wire *wire)
 static int fail(struct weir_redis_wire *wire, int err, const char *what)
 {
     snprintf(wire->why, sizeof(wire->why), "%s: %s", wire->address, what);
-    weir_redis_wire_drop(wire);
+    drop(wire);
     return err;
 }
 
@@ -165,7 +166,7 @@ static void set_address(struct weir_redis_wire *wire, struct weir_str host, uint
 
 static int open_wire(struct weir_redis_wire *wire)
 {
-    weir_redis_wire_drop(wire);
+    drop(wire);
     /* Certificates are renewed now and then; as long as new ones cannot be read, the old count. */
     if (wire->tls != NULL && weir_tls_has_changed(wire->tls))
         (void)!weir_tls_reload(wire->tls, wire->why, sizeof(wire->why));
@@ -189,7 +190,7 @@ static int connect_server(struct weir_redis_wire *wire)
     if (err == 0 && is_error(wire))
         err = say_error(wire);
     if (err != 0) /* what it said stays in why */
-        weir_redis_wire_drop(wire);
+        drop(wire);
     return err;
 }
 
@@ -307,7 +308,7 @@ int weir_redis_wire_ask(struct weir_redis_wire *wire)
                 return err;
         } else if (cure == WEIR_REDIS_CURE_FIND_MASTER &&
                    wire->url.topology == WEIR_REDIS_SENTINEL && tries == 0) {
-            weir_redis_wire_drop(wire);
+            drop(wire);
         } else {
             return say_error(wire);
         }

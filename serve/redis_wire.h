@@ -40,8 +40,6 @@ struct weir_buf *weir_redis_wire_begin(struct weir_redis_wire *wire);
 WEIR_MUST_CHECK int weir_redis_wire_ask(struct weir_redis_wire *wire);
 /* What went wrong last, in words. */
 const char *weir_redis_wire_why(const struct weir_redis_wire *wire);
-/* Closes the connection; the next question opens another. */
-void weir_redis_wire_drop(struct weir_redis_wire *wire);
 
 /* The reply, good until the next question.  Where there was none, count is 0. */
 struct weir_redis_said {

@@ -151,7 +151,8 @@ bool weir_resp_needs_password(const struct weir_resp_session *session)
     return weir_service_settings(session->worker->service)->resp_password[0] != '\0';
 }
 
-bool weir_resp_authenticate(struct weir_resp_session *session, struct weir_str password)
+/* Whether that was it. */
+static bool try_password(struct weir_resp_session *session, struct weir_str password)
 {
     const char *right = weir_service_settings(session->worker->service)->resp_password;
     size_t len = strlen(right);
@@ -169,7 +170,7 @@ bool weir_resp_authenticate(struct weir_resp_session *session, struct weir_str p
 static bool authenticate(struct weir_resp_call *call, struct weir_str user,
                          struct weir_str password)
 {
-    if (weir_str_eq(user, WEIR_STR("default")) && weir_resp_authenticate(call->session, password))
+    if (weir_str_eq(user, WEIR_STR("default")) && try_password(call->session, password))
         return true;
     weir_resp_put_error(call->out,
                         WEIR_STR("WRONGPASS invalid username-password pair or user is disabled."));

@@ -61,9 +61,6 @@ int weir_front_resp_feed(void *session, const uint8_t *bytes, size_t len);
 /* Whether the connection must say a password first. */
 bool weir_resp_needs_password(const struct weir_resp_session *session);
 
-/* False: that was not it. */
-bool weir_resp_authenticate(struct weir_resp_session *session, struct weir_str password);
-
 static inline bool weir_resp_is(struct weir_str word, const char *lower)
 {
     size_t i = 0;

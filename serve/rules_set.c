@@ -58,8 +58,8 @@ void weir_rules_set_add(struct weir_rules_set *set, struct weir_str name,
     set->bytes += entry->text.len;
 }
 
-struct weir_rules_set_domain *weir_rules_set_find(const struct weir_rules_set *set,
-                                                  struct weir_str name)
+/* NULL where there is no such domain. */
+static struct weir_rules_set_domain *find(const struct weir_rules_set *set, struct weir_str name)
 {
     for (uint32_t i = 0; i < set->count; i++)
         if (weir_str_eq(set->domains[i].name, name))
@@ -70,7 +70,7 @@ struct weir_rules_set_domain *weir_rules_set_find(const struct weir_rules_set *s
 void weir_rules_set_change(struct weir_rules_set *set, const struct weir_redis_rules_change *change,
                            const char *label)
 {
-    struct weir_rules_set_domain *domain = weir_rules_set_find(set, change->domain);
+    struct weir_rules_set_domain *domain = find(set, change->domain);
     if (change->is_delete) {
         if (domain != NULL)
             *domain = set->domains[--set->count];

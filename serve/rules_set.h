@@ -38,9 +38,6 @@ void weir_rules_set_reserve(struct weir_rules_set *set, uint32_t count_max);
 /* Copies name and entry, and calls the domain by its file's name.  wrong is not copied. */
 void weir_rules_set_add(struct weir_rules_set *set, struct weir_str name,
                         const struct weir_redis_rules_entry *entry, const char *wrong);
-/* NULL where there is no such domain. */
-struct weir_rules_set_domain *weir_rules_set_find(const struct weir_rules_set *set,
-                                                  struct weir_str name);
 /* What the set will be after a change, of which it borrows the text.  There must be room. */
 void weir_rules_set_change(struct weir_rules_set *set, const struct weir_redis_rules_change *change,
                            const char *label);

@@ -47,7 +47,8 @@ const char *weir_setting_group(size_t number)
     return titles[number];
 }
 
-void weir_setting_flag(const struct weir_setting *setting, char *out, size_t len)
+/* "start_without_rules" to "start-without-rules"; len includes the NUL. */
+static void write_flag(const struct weir_setting *setting, char *out, size_t len)
 {
     snprintf(out, len, "%s", setting->id);
     for (; *out != '\0'; out++)
@@ -79,7 +80,7 @@ static void set_flags(struct weir_settings *settings, const char *const *flags)
         char from[64] = "--";
         if (flags[i] == NULL)
             continue;
-        weir_setting_flag(&table[i], from + 2, sizeof(from) - 2);
+        write_flag(&table[i], from + 2, sizeof(from) - 2);
         weir_settings_set(settings, (enum weir_setting_number)i, flags[i], from);
     }
 }

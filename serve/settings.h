@@ -78,8 +78,6 @@ struct weir_settings {
 const struct weir_setting *weir_setting_at(size_t number);
 /* The title of the group that begins with this setting, or NULL. */
 const char *weir_setting_group(size_t number);
-/* "start_without_rules" to "start-without-rules"; len includes the NUL. */
-void weir_setting_flag(const struct weir_setting *setting, char *out, size_t len);
 
 /* Flags: WEIR_SETTINGS_COUNT texts, NULL where none was given.  say() is told all that is wrong,
  * and warnings about variables that mean nothing here.  0, WEIR_ERR_INVALID or WEIR_ERR_NOMEM; fini

@@ -69,8 +69,6 @@ static inline uint32_t weir_text_digits(uint64_t number)
     return least + (number >= powers[least]);
 }
 
-#define WEIR_DIGITS_MAX 20
-
 /* Writes so many digits, which are all that the number has. */
 static inline void weir_text_write_digits(char *to, uint64_t number, uint32_t digits)
 {

@@ -68,11 +68,6 @@ struct weir_address weir_address_mask(struct weir_address address, unsigned bits
     return address;
 }
 
-struct weir_address weir_address_cut(struct weir_address address, unsigned ipv4, unsigned ipv6)
-{
-    return weir_address_mask(address, weir_address_is_ipv4(address) ? 96 + ipv4 : ipv6);
-}
-
 /* By hand: inet_ntop() goes through printf, and front ends do this for every request. */
 static void print_ipv4(char *out, uint32_t bits)
 {

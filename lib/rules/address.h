@@ -24,8 +24,6 @@ bool weir_address_parse(struct weir_address *out, struct weir_str text);
 bool weir_address_is_ipv4(struct weir_address address);
 /* Keeps the first `bits` of 128. */
 struct weir_address weir_address_mask(struct weir_address address, unsigned bits);
-/* Cuts to a prefix of its family: ipv4 0..32, ipv6 0..128. */
-struct weir_address weir_address_cut(struct weir_address address, unsigned ipv4, unsigned ipv6);
 /* Canonical text, with /prefix where prefix >= 0.  Returns its length. */
 size_t weir_address_print(char out[WEIR_ADDRESS_TEXT_MAX], struct weir_address address, int prefix);
 

@@ -43,9 +43,6 @@ void weir_compile_rule(struct weir_compiler *c, const struct weir_draft_descript
                        const struct weir_draft_descriptor *cut, uint32_t node, struct weir_str id);
 /* Prefix tiers of a chain: at least 1. */
 uint32_t weir_compile_tiers(const struct weir_draft_descriptor *cut);
-/* The limit with what it did not say filled in. */
-struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *written,
-                                              const struct weir_draft_limit *defaults);
 
 /* compile_tag.c: identities that are the same in every process. */
 uint64_t weir_tag_domain(struct weir_str domain);
@@ -58,7 +55,6 @@ uint64_t weir_tag_limit(uint64_t domain_tag, const struct weir_limit_spec *spec,
 
 /* compile_domain.c: the draft's roots, grouped by domain. */
 void weir_compile_domains(struct weir_compiler *c, bool merge_domains);
-void weir_compile_attributes(struct weir_compiler *c, const struct weir_draft_root *root);
 /* shapes_compile.c: the chains of keys that end in a limit. */
 void weir_compile_shapes(struct weir_compiler *c, const struct weir_draft_root *root);
 /* compile.c: all descriptors of a list, below the node.  depth: of the list, from 0. */

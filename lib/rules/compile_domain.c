@@ -36,7 +36,7 @@ static void add_attribute(struct weir_compiler *c, const struct weir_draft_attri
     }
 }
 
-void weir_compile_attributes(struct weir_compiler *c, const struct weir_draft_root *root)
+static void compile_attributes(struct weir_compiler *c, const struct weir_draft_root *root)
 {
     uint32_t count = 0;
     for (const struct weir_draft_root *r = root; r; r = r->next_same)
@@ -74,7 +74,7 @@ static void compile_domain(struct weir_compiler *c, const struct weir_draft_root
 {
     c->domain = &c->rules->domains[index];
     gather(c, root);
-    weir_compile_attributes(c, root);
+    compile_attributes(c, root);
     weir_buf_cut(&c->path, 0);
     weir_buf_add(&c->path, c->domain->name);
     struct weir_compile_place place = {node, 0, weir_node_hash(c->rules, node, 0)};

@@ -48,8 +48,9 @@ static void fill_sharing(struct weir_draft_limit *limit, const struct weir_draft
         limit->consistency = defaults->consistency;
 }
 
-struct weir_draft_limit weir_compile_defaults(const struct weir_draft_limit *written,
-                                              const struct weir_draft_limit *defaults)
+/* The limit with what it did not say filled in. */
+static struct weir_draft_limit with_defaults(const struct weir_draft_limit *written,
+                                             const struct weir_draft_limit *defaults)
 {
     struct weir_draft_limit limit = *written;
     if (!defaults)
@@ -258,8 +259,7 @@ static void make_counter(const struct making *m, const struct weir_draft_limit *
     set_count_if(c, limit, &out->limit);
     set_prefixes(m, tier, out);
     out->ordinal = (uint8_t)(ordinal * m->tiers + tier);
-    out->number = c->rules->numbered_count++;
-    c->rules->numbered[out->number] = out;
+    c->rules->numbered[c->rules->numbered_count++] = out;
     c->rules->limit_count += !is_inside;
 }
 
@@ -267,7 +267,7 @@ static void make_counters(const struct making *m, const struct weir_draft_pair *
 {
     uint32_t ordinal = 0;
     for (const struct weir_draft_limit *l = m->draft->limits; l; l = l->next, ordinal++) {
-        struct weir_draft_limit limit = weir_compile_defaults(l, m->c->defaults);
+        struct weir_draft_limit limit = with_defaults(l, m->c->defaults);
         if (unit_of(limit.unit) == WEIR_UNIT_UNKNOWN)
             continue; /* reported */
         for (uint32_t tier = 0; tier < m->tiers; tier++)
@@ -361,7 +361,7 @@ static void check_consistency(const struct making *m, const struct weir_draft_li
 static void check_limit(const struct making *m, const struct weir_draft_limit *written)
 {
     struct weir_compiler *c = m->c;
-    struct weir_draft_limit limit = weir_compile_defaults(written, c->defaults);
+    struct weir_draft_limit limit = with_defaults(written, c->defaults);
     if (written->is_unlimited) {
         if (unit_of(written->unit) != WEIR_UNIT_UNKNOWN)
             weir_report_error(c->report, written->unit_at,
@@ -452,7 +452,7 @@ static void make_overrides(const struct making *m, uint32_t node)
 static void make_info(const struct making *m, struct weir_str id)
 {
     struct weir_arena *arena = &m->c->rules->arena;
-    struct weir_draft_limit first = weir_compile_defaults(m->draft->limits, m->c->defaults);
+    struct weir_draft_limit first = with_defaults(m->draft->limits, m->c->defaults);
     struct weir_rule_info *info = &m->rule->info;
     info->id = id;
     info->name = weir_arena_str(arena, first.name);

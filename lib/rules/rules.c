@@ -55,14 +55,6 @@ struct weir_limit *weir_rules_limit_at(const struct weir_rules *rules, uint32_t 
     return &rules->numbered[number]->limit;
 }
 
-uint32_t weir_rules_limit_number(const struct weir_rules *rules, const struct weir_limit *limit)
-{
-    /* A limit is the first member of its row. */
-    const struct weir_rule_limit *row = (const struct weir_rule_limit *)(const void *)limit;
-    WEIR_ASSERT(row->number < rules->numbered_count && rules->numbered[row->number] == row);
-    return row->number;
-}
-
 const struct weir_status_set *weir_rules_count_if(const struct weir_rules *rules,
                                                   const struct weir_limit *limit)
 {

@@ -42,7 +42,6 @@ struct weir_rule_limit {
     uint8_t ipv4_prefix; /* for levels that are WEIR_PART_PREFIX; 0..32 */
     uint8_t ipv6_prefix; /* 0..128 */
     uint8_t ordinal;     /* position in the rule's list */
-    uint32_t number;     /* of this limit in the set */
 };
 
 /* A descriptor node that has a limit.  Of most rules a decision reads nothing (struct weir_terms);
@@ -192,10 +191,8 @@ uint32_t weir_rules_count(const struct weir_rules *rules);
 struct weir_rule *weir_rules_at(const struct weir_rules *rules, uint32_t index);
 
 /* Every limit of the set, those of per-value overrides included, so that each can be bound to a
- * table.  Numbered 0.. in a fixed order: tickets name limits by this number. */
+ * table.  Numbered 0.. in a fixed order. */
 uint32_t weir_rules_limit_count(const struct weir_rules *rules);
 struct weir_limit *weir_rules_limit_at(const struct weir_rules *rules, uint32_t number);
-/* The number of a limit that came from this set. */
-uint32_t weir_rules_limit_number(const struct weir_rules *rules, const struct weir_limit *limit);
 
 #endif

@@ -198,7 +198,6 @@ static_assert(sizeof(struct weir_process_row) == 64, "a cache line");
 #define WEIR_BODY_LOW_BITS 30
 #define WEIR_BODY_BITS 42
 #define WEIR_BODY_MAX ((UINT64_C(1) << WEIR_BODY_BITS) - 1)
-#define WEIR_INDEX_MAX ((UINT64_C(1) << 34) - 1)
 
 static inline uint64_t weir_slot_fp(union weir_u16b s)
 {
