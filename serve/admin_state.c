@@ -149,7 +149,7 @@ static bool look(struct weir_admin_call *call, struct question *q,
     int err;
     weir_admin_no_hits(request, descriptors);
     q->look.done = on_look;
-    (void)weir_publish_hold(worker->session);
+    weir_publish_hold(worker->session);
     if (worker->asks != NULL)
         err = weir_ask_look(worker->asks, request, now_ns, &decision, &q->look);
     else

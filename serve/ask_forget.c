@@ -107,7 +107,7 @@ static uint32_t forget_here(struct weir_asks *asks, const struct weir_redis_requ
 static int name(struct weir_asks *asks, struct weir_redis_request *out,
                 const struct weir_request *request, uint64_t now_ns)
 {
-    (void)weir_publish_hold(asks->worker->session);
+    weir_publish_hold(asks->worker->session);
     return weir_redis_request_name(out, &asks->planner, request, asks->prefix, now_ns);
 }
 
@@ -148,7 +148,7 @@ int weir_ask_forget_throttle(struct weir_asks *asks, struct weir_str key,
         .charge_count = 1,
         .count = 1,
     };
-    (void)weir_publish_hold(asks->worker->session);
+    weir_publish_hold(asks->worker->session);
     (void)weir_throttle_reset(asks->worker->session, counted); /* the share that stood in for it */
     struct weir_ask *ask = weir_ask_take(asks, &named);
     return ask != NULL ? launch(ask, waiter) : WEIR_ERR_STORE_AWAY;

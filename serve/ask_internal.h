@@ -6,7 +6,8 @@
  *     ask_lease.c     what is decided without asking
  *     ask_lease_held.c, ask_lease_wait.c  leases that nobody uses; that replicas must hear of first
  *     ask_compat.c    the same for counters that envoyproxy/ratelimit shares
- *     ask_ticket.c    what other processes give back
+ *     ask_elsewhere.c what other processes decide by themselves
+ *     ask_ticket.c    what they give back
  *     ask_policy.c    who decides in the store's stead
  *     ask_late.c      what is set right when an answer comes too late
  *     ask_debts.c     what is charged when the store is back
