@@ -2,6 +2,7 @@
 
 SPDX-License-Identifier: Apache-2.0
 """
+import pathlib
 import re
 
 import pytest
@@ -39,6 +40,23 @@ def test_help_of_a_command_with_many_options_fits_a_screen_and_names_the_rest(co
     assert max(map(len, brief.splitlines())) <= 80
     options = re.findall(r"^  (--[a-z-]+)", brief, re.M)
     assert len(options) > 10 and set(options) <= set(re.findall(r"^  (--[a-z-]+)", whole, re.M))
+
+
+def manual(command):
+    """What is said of a command: a page of its own, or a section of weir(1)."""
+    folder = pathlib.Path(ROOT) / "docs/man"
+    page = folder / f"weir-{command}.1"
+    if page.exists():
+        return page.read_text()
+    sections = re.split(r"^\.S[SH] ", (folder / "weir.1").read_text(), flags=re.M)
+    return next(section for section in sections if section.startswith(f'"weir {command}'))
+
+
+@pytest.mark.parametrize("command", COMMANDS + ["gateway", "rules"])
+def test_man_pages_have_all_options_and_no_others(command):
+    known = re.findall(r"^  --([a-z-]+)", weir("help", command).stdout, re.M)
+    told = re.findall(r"^\.TP\n\.BI? --([a-z-]+)", manual(command).replace("\\-", "-"), re.M)
+    assert set(known) - {"help"} == set(told) - {"help"}
 
 
 def test_nothing_at_all_is_wrong_usage():
