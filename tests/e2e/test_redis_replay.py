@@ -196,6 +196,18 @@ def test_keys_are_a_replays_own_and_expire(store, tmp_path):
     assert all(0 < client.ttl(key) <= 600 for key in keys)
 
 
+def test_a_full_log_expires_though_the_clock_went_back(store, tmp_path):
+    """By more than a window: its entries are made anew, and nothing else of it changes."""
+    client, url = store
+    client.flushall()
+    log = dict(domain="mixed", descriptors=[dict(entries=[["full", "a"]])])
+    rules = rules_file(tmp_path, "domain: mixed\ndescriptors:\n"
+                       "  - {key: full, rate_limit: {unit: second, requests_per_unit: 1, algorithm: sliding_window_log}}\n")
+    done = weir("replay", "--rules", rules, "--store", url, stdin=lines(*[dict(t_ns=T0 - s * 10**9, **log) for s in (0, 9)]))
+    assert [json.loads(line)["overall"] for line in done.stdout.splitlines()] == ["OK", "OVER_LIMIT"]
+    assert [0 < client.ttl(key) <= 600 for key in client.keys("*")] == [True]
+
+
 def test_a_url_says_it_all(tmp_path):
     """User, password, host, port and database."""
     port = free_port()

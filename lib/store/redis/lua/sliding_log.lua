@@ -100,6 +100,7 @@ local function catch_up(key, op, window_us, lead_us)
         us = us + window_us
         if op ~= LOOK then
             bring_nearer(key, us + ahead * lead_us, rest, ahead)
+            call('EXPIRE', key, kept_s(ceil((2 * window_us + lead_us) / E6) + 1))
             last_us, last_rest, sequence, ahead = entry_at(key, -1)
         end
     end
