@@ -16,7 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define JITTER_S 300u /* as EXPIRATION_JITTER_MAX_SECONDS there, if nobody sets it */
+#define HITS_MAX                                                                                   \
+    (UINT64_C(1) << 32) /* more than any limit; 2^31 times that is too much for INCRBY */
+#define JITTER_S 300u   /* as EXPIRATION_JITTER_MAX_SECONDS there, if nobody sets it */
 
 static const char give_script[] = "local count = tonumber(redis.call('GET', KEYS[1]) or 0) "
                                   "count = math.max(count - tonumber(ARGV[1]), 0) "
@@ -81,6 +83,7 @@ void weir_ask_compat_part(struct weir_ask_part *part, uint64_t now_ns)
 {
     struct weir_redis_counter *counter = counter_of(part);
     part->is_compat = true;
+    counter->hits = weir_min(counter->hits, HITS_MAX);
     part->decided_ns = now_ns;
     part->sent.call.put = put;
     part->sent.call.late_tag = 0;

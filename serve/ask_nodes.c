@@ -1,8 +1,8 @@
 /* ask_nodes.c - who else asks the store: a sorted set in it, of names and when they were last seen.
  *
  * Each process has a name drawn by chance, and says every second that it is there.  Who was not
- * seen for three seconds is gone.  How many there are counts when the store is away: then each has
- * its share of a limit, by the number that was last known.
+ * seen for three seconds, or only before the clock went back, is gone.  How many there are counts
+ * when the store is away: then each has its share of a limit, by the number that was last known.
  *
  * Who comes first to a store that was away, or has come back empty, finds nobody else there yet.
  * So a number that has fallen is believed once the store has said so for three seconds, in which
@@ -23,6 +23,7 @@ static const char script[] = "local time = redis.call('TIME') "
                              "local now = time[1] * 1000 + math.floor(time[2] / 1000) "
                              "redis.call('ZADD', KEYS[1], now, ARGV[1]) "
                              "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now - 3000) "
+                             "redis.call('ZREMRANGEBYSCORE', KEYS[1], now + 3000, '+inf') "
                              "redis.call('PEXPIRE', KEYS[1], 10000) "
                              "return redis.call('ZCARD', KEYS[1])";
 

@@ -267,6 +267,13 @@ def test_nodes_know_how_many_they_are(three):
         wait_until(lambda node=node: told(node)["nodes"] >= 3, "nodes to see each other")
 
 
+def test_who_was_last_seen_before_the_clock_went_back_is_gone(tmp_path, own_store):
+    with serve(tmp_path, own_store.url):
+        wait_until(lambda: own_store.ask("ZCARD", "weir:nodes") == 1, "the node")
+        own_store.ask("ZADD", "weir:nodes", str((time.time() + 3600) * 1000), "dead")
+        wait_until(lambda: own_store.ask("ZCARD", "weir:nodes") == 1, "it to be forgotten")
+
+
 def test_who_is_stopped_gives_back_what_it_has_leased(tmp_path, own_store):
     """In a rolling restart no tokens are lost: the store has counted what passed."""
     rules = "domain: d\ndescriptors:\n  - {key: many, rate_limit: {unit: day, requests_per_unit: 1000000}}\n"
@@ -571,6 +578,16 @@ def test_compat_keys_go_on_from_what_the_go_service_counted(tmp_path, own_store)
         assert names == {key.encode(), b"shop_path_/api/*_user__%d" % window(365 * 86400),
                          b"shop_user_bob_%d" % window(86400)}
         assert len(store.keys("{4:shop6:bucket=1:b}*")) == 1, "what the Go service has no keys for is counted as ever"
+
+
+def test_hits_beyond_all_measure_do_not_spoil_a_compat_key(tmp_path, own_store):
+    """INCRBY counts to 2^63 and refuses what is beyond: then nobody could be counted any more."""
+    with serve(tmp_path, own_store.url, "--compat-keys", *PATIENT, rules=COMPAT_RULES) as weir, \
+            Client(weir.address("grpc")) as client:
+        for hits in (2**62, 2**62, 2**64 - 1, 1):
+            assert client.ask("shop", descriptor(("user", "eve"), hits=hits)).overall == OVER_LIMIT
+        assert not [one for one in weir.events() if one["event"] == "store_complains"]
+        assert told(weir)["fallback_local_total"] == 0
 
 
 def test_compat_keys_and_the_go_service_share_a_limit(tmp_path, own_store):
