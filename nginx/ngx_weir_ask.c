@@ -60,6 +60,8 @@ static ngx_str_t canonical(ngx_str_t text)
 
 NGX_WEIR_HOT ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
 {
+    if (sockaddr->sa_family == AF_INET)
+        return text;
 #if (NGX_HAVE_UNIX_DOMAIN)
     /* Without an address all who come this way are counted as one: limited, and so noticed. */
     if (sockaddr->sa_family == AF_UNIX) {
@@ -72,10 +74,10 @@ NGX_WEIR_HOT ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str
 /* ---- asking ---- */
 
 /* How much a request counts; what is no number counts 1, and is told. */
-NGX_WEIR_HOT static bool read_hits(ngx_weir_asking_t *a, ngx_weir_value_t *from, uint64_t *hits)
+static bool read_hits(ngx_weir_asking_t *a, ngx_weir_value_t *from, uint64_t *hits)
 {
     ngx_str_t text;
-    if (from == NULL || text_of(a, from, &text) != NGX_OK)
+    if (text_of(a, from, &text) != NGX_OK)
         return false;
     ngx_int_t number = ngx_atoi(text.data, text.len);
     if (number == NGX_ERROR) {
@@ -132,7 +134,8 @@ static __attribute__((noinline)) int ask_descriptors(ngx_weir_asking_t *a, uint6
             continue;
         struct weir_descriptor *to = &worker->descriptors[request.descriptor_count++];
         *to = (struct weir_descriptor){.entries = entries, .entry_count = (uint32_t)count};
-        to->has_hits = read_hits(a, from[i].hits ? from[i].hits : a->place->hits, &to->hits);
+        ngx_weir_value_t *hits = from[i].hits ? from[i].hits : a->place->hits;
+        to->has_hits = hits != NULL && read_hits(a, hits, &to->hits);
         entries += count;
     }
     *out = (struct weir_decision){.overall = WEIR_CODE_OK, .statuses = worker->statuses};
@@ -156,7 +159,7 @@ static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_
     int err = read_domain(a, &http.domain);
     if (err)
         return err;
-    http.has_hits = read_hits(a, a->place->hits, &http.hits);
+    http.has_hits = a->place->hits != NULL && read_hits(a, a->place->hits, &http.hits);
     return worker->desk != NULL ? weir_desk_check_http(worker->desk, &http, now_ns, out, waiter)
                                 : weir_check_http(worker->session, &http, now_ns, out);
 }

@@ -17,10 +17,11 @@ static uint64_t above(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What must be in use for a limit to be nearly used up. */
+/* What must be in use for a limit to be nearly used up.  Signed, as the processor converts it: no
+ * limit is near 2^63. */
 static uint64_t near_of(const struct weir_verdict *verdict, float near_ratio)
 {
-    return (uint64_t)((float)verdict->limit * near_ratio);
+    return (uint64_t)(int64_t)((float)(int64_t)verdict->limit * near_ratio);
 }
 
 struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,
