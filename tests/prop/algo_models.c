@@ -222,17 +222,23 @@ static void end_or_renew_lease(struct luck *luck, const struct weir_limit *l,
     *one = list->leases[--list->len];
 }
 
+static struct weir_limit random_concurrency(struct luck *luck)
+{
+    struct weir_limit l;
+    struct weir_limit_spec spec = {.algorithm = WEIR_CONCURRENCY,
+                                   .requests_per_unit = 1 + (uint32_t)roll_to(luck, 20),
+                                   .window_s = 1 + roll_any(luck, WEIR_WINDOW_S_MAX - 1)};
+    assert_int_equal(weir_limit_init(&l, &spec, NULL, 0), 0);
+    return l;
+}
+
 static void leases_are_held_as_a_list_of_them_says(void **state)
 {
     (void)state;
     struct luck luck = luck_of("leases");
     uint64_t rounds = scaled(20000);
     for (luck.round = 0; luck.round < rounds; luck.round++) {
-        struct weir_limit l;
-        struct weir_limit_spec spec = {.algorithm = WEIR_CONCURRENCY,
-                                       .requests_per_unit = 1 + (uint32_t)roll_to(&luck, 20),
-                                       .window_s = 1 + roll_any(&luck, WEIR_WINDOW_S_MAX - 1)};
-        assert_int_equal(weir_limit_init(&l, &spec, NULL, 0), 0);
+        struct weir_limit l = random_concurrency(&luck);
         struct weir_leases leases = {0};
         struct lease_list list = {0};
         uint64_t now_ns = random_start(&luck);
@@ -255,11 +261,7 @@ static void leases_stay_within_the_limit_on_any_clock(void **state)
     struct luck luck = luck_of("leases on any clock");
     uint64_t rounds = scaled(20000);
     for (luck.round = 0; luck.round < rounds; luck.round++) {
-        struct weir_limit l;
-        struct weir_limit_spec spec = {.algorithm = WEIR_CONCURRENCY,
-                                       .requests_per_unit = 1 + (uint32_t)roll_to(&luck, 20),
-                                       .window_s = 1 + roll_any(&luck, WEIR_WINDOW_S_MAX - 1)};
-        assert_int_equal(weir_limit_init(&l, &spec, NULL, 0), 0);
+        struct weir_limit l = random_concurrency(&luck);
         struct weir_leases leases = {0};
         uint64_t now_ns = random_start(&luck), in_all = 0, mark;
         struct weir_verdict v;

@@ -17,6 +17,13 @@ static inline uint64_t agree_below(uint64_t *random, uint64_t n)
     return rig_random(random) % n;
 }
 
+/* A test of agree_on(), which finds the kind of its limits, the fields of a spec, in *state. */
+#define AGREE_TEST(sentence, ...)                                                                  \
+    {                                                                                              \
+        .name = #sentence, .test_func = agree_on, .setup_func = start, .teardown_func = stop,      \
+        .initial_state = &(struct weir_limit_spec){__VA_ARGS__},                                   \
+    }
+
 /* ---- random limits ---- */
 
 static inline uint32_t agree_requests(uint64_t *random, enum weir_algorithm algorithm)

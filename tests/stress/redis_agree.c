@@ -190,8 +190,9 @@ static void judge(struct agreement *a, const struct asked *q)
     a->refused += has_verdict && !c->verdict.allowed;
 }
 
-static void agree_on(struct weir_limit_spec spec)
+static void agree_on(void **state)
 {
+    struct weir_limit_spec spec = *(const struct weir_limit_spec *)*state;
     static struct agreement a;
     static uint64_t tag;
     const struct weir_table_geometry geometry = {.file_bytes = UINT64_C(256) << 20};
@@ -218,54 +219,6 @@ static void agree_on(struct weir_limit_spec spec)
     }
     weir_table_close(a.table);
     assert_true(a.refused > requests / 200 && a.backwards > 0); /* or nothing was tried */
-}
-
-static void fixed_window_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_FIXED_WINDOW});
-}
-
-static void sliding_counter_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_COUNTER});
-}
-
-static void sub_windows_agree(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_COUNTER, .buckets = 2});
-}
-
-static void sliding_log_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_LOG});
-}
-
-static void token_bucket_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET});
-}
-
-static void token_bucket_at_intervals_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET, .refill_interval = true});
-}
-
-static void leaky_bucket_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_LEAKY_BUCKET});
-}
-
-static void concurrency_agrees(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_CONCURRENCY});
 }
 
 /* A bucket whose limit is changed live, five rates in turn: what is used stays used.  The script
@@ -443,14 +396,15 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(fixed_window_agrees, start, stop),
-        cmocka_unit_test_setup_teardown(sliding_counter_agrees, start, stop),
-        cmocka_unit_test_setup_teardown(sub_windows_agree, start, stop),
-        cmocka_unit_test_setup_teardown(sliding_log_agrees, start, stop),
-        cmocka_unit_test_setup_teardown(token_bucket_agrees, start, stop),
-        cmocka_unit_test_setup_teardown(token_bucket_at_intervals_agrees, start, stop),
-        cmocka_unit_test_setup_teardown(leaky_bucket_agrees, start, stop),
-        cmocka_unit_test_setup_teardown(concurrency_agrees, start, stop),
+        AGREE_TEST(fixed_window_agrees, .algorithm = WEIR_FIXED_WINDOW),
+        AGREE_TEST(sliding_counter_agrees, .algorithm = WEIR_SLIDING_WINDOW_COUNTER),
+        AGREE_TEST(sub_windows_agree, .algorithm = WEIR_SLIDING_WINDOW_COUNTER, .buckets = 2),
+        AGREE_TEST(sliding_log_agrees, .algorithm = WEIR_SLIDING_WINDOW_LOG),
+        AGREE_TEST(token_bucket_agrees, .algorithm = WEIR_TOKEN_BUCKET),
+        AGREE_TEST(token_bucket_at_intervals_agrees, .algorithm = WEIR_TOKEN_BUCKET,
+                   .refill_interval = true),
+        AGREE_TEST(leaky_bucket_agrees, .algorithm = WEIR_LEAKY_BUCKET),
+        AGREE_TEST(concurrency_agrees, .algorithm = WEIR_CONCURRENCY),
         cmocka_unit_test_setup_teardown(changed_rates_agree, start, stop),
         cmocka_unit_test_setup_teardown(additions_agree, start, stop),
         cmocka_unit_test_setup_teardown(products_beyond_2_53_agree, start, stop),

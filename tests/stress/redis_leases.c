@@ -155,8 +155,9 @@ static void judge(struct agreement *a, struct asked *q)
     a->refused += c->op != WEIR_OP_RELEASE && !c->verdict.allowed;
 }
 
-static void agree_on(struct weir_limit_spec spec)
+static void agree_on(void **state)
 {
+    struct weir_limit_spec spec = *(const struct weir_limit_spec *)*state;
     static struct agreement a;
     const struct weir_table_geometry geometry = {.file_bytes = UINT64_C(4) << 20};
     a = (struct agreement){.random = rig_seed(), .tag = a.tag};
@@ -179,42 +180,6 @@ static void agree_on(struct weir_limit_spec spec)
     weir_table_close(a.table);
     assert_true(a.leased > requests / 20 && a.refused > requests / 50);
     assert_true(a.released > 0 && a.backwards > 0);
-}
-
-static void fixed_windows_are_leased_alike(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_FIXED_WINDOW});
-}
-
-static void sliding_counters_are_leased_alike(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_COUNTER});
-}
-
-static void sub_windows_are_leased_alike(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_COUNTER, .buckets = 2});
-}
-
-static void token_buckets_are_leased_alike(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET});
-}
-
-static void token_buckets_at_intervals_are_leased_alike(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_TOKEN_BUCKET, .refill_interval = true});
-}
-
-static void logs_are_leased_alike(void **state)
-{
-    (void)state;
-    agree_on((struct weir_limit_spec){.algorithm = WEIR_SLIDING_WINDOW_LOG});
 }
 
 /* A call may end within a lease.  The script stays in the server between calls, and must not take
@@ -271,12 +236,14 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(fixed_windows_are_leased_alike, start, stop),
-        cmocka_unit_test_setup_teardown(sliding_counters_are_leased_alike, start, stop),
-        cmocka_unit_test_setup_teardown(sub_windows_are_leased_alike, start, stop),
-        cmocka_unit_test_setup_teardown(token_buckets_are_leased_alike, start, stop),
-        cmocka_unit_test_setup_teardown(token_buckets_at_intervals_are_leased_alike, start, stop),
-        cmocka_unit_test_setup_teardown(logs_are_leased_alike, start, stop),
+        AGREE_TEST(fixed_windows_are_leased_alike, .algorithm = WEIR_FIXED_WINDOW),
+        AGREE_TEST(sliding_counters_are_leased_alike, .algorithm = WEIR_SLIDING_WINDOW_COUNTER),
+        AGREE_TEST(sub_windows_are_leased_alike, .algorithm = WEIR_SLIDING_WINDOW_COUNTER,
+                   .buckets = 2),
+        AGREE_TEST(token_buckets_are_leased_alike, .algorithm = WEIR_TOKEN_BUCKET),
+        AGREE_TEST(token_buckets_at_intervals_are_leased_alike, .algorithm = WEIR_TOKEN_BUCKET,
+                   .refill_interval = true),
+        AGREE_TEST(logs_are_leased_alike, .algorithm = WEIR_SLIDING_WINDOW_LOG),
         cmocka_unit_test_setup_teardown(an_error_ends_the_lease, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
