@@ -25,14 +25,19 @@ static void stop_renewing(struct weir_desk *desk, const struct weir_ticket *tick
     }
 }
 
-/* What happens to a place. */
-typedef enum weir_place_fate fate_fn(struct weir_desk *desk, const struct weir_desk_place *one,
-                                     uint64_t *mark, uint64_t now_ns, int http_status);
+/* What is done with a ticket, and what comes of one of its places. */
+struct doing {
+    struct weir_desk *desk;
+    enum weir_place_fate (*fate_of)(const struct doing *doing, const struct weir_desk_place *one,
+                                    uint64_t *mark);
+    uint64_t now_ns; /* to renew */
+    int http_status; /* to settle */
+};
 
 /* Does it to each place of a ticket; those that do not stay are done with. */
-static void each_place(struct weir_desk *desk, struct weir_ticket *ticket, fate_fn *fate_of,
-                       uint64_t now_ns, int http_status)
+static void do_with(const struct doing *doing, struct weir_ticket *ticket)
 {
+    struct weir_desk *desk = doing->desk;
     struct weir_str away = ticket->away;
     struct weir_desk_place one = {.hits = ticket->hits};
     uint32_t kept = 0;
@@ -43,7 +48,7 @@ static void each_place(struct weir_desk *desk, struct weir_ticket *ticket, fate_
         if (place->requests == IS_DONE)
             continue;
         one.place = *place;
-        enum weir_place_fate fate = fate_of(desk, &one, &place->mark, now_ns, http_status);
+        enum weir_place_fate fate = doing->fate_of(doing, &one, &place->mark);
         if (fate == WEIR_PLACE_COMES_BACK && desk->state == WEIR_DESK_OPEN)
             (void)weir_desk_put_place(&desk->out, WEIR_DESK_GIVE, 0, &one);
         if (fate != WEIR_PLACE_STAYS)
@@ -54,14 +59,12 @@ static void each_place(struct weir_desk *desk, struct weir_ticket *ticket, fate_
         ticket->count = 0;
 }
 
-static enum weir_place_fate release_place(struct weir_desk *desk, const struct weir_desk_place *one,
-                                          uint64_t *mark, uint64_t now_ns, int http_status)
+static enum weir_place_fate release_place(const struct doing *doing,
+                                          const struct weir_desk_place *one, uint64_t *mark)
 {
-    (void)desk;
+    (void)doing;
     (void)one;
     (void)mark;
-    (void)now_ns;
-    (void)http_status;
     return WEIR_PLACE_COMES_BACK;
 }
 
@@ -72,7 +75,7 @@ void weir_desk_release(struct weir_desk *desk, struct weir_ticket *ticket, uint6
         return;
     }
     stop_renewing(desk, ticket);
-    each_place(desk, ticket, release_place, now_ns, 0);
+    do_with(&(struct doing){.desk = desk, .fate_of = release_place}, ticket);
 }
 
 void weir_desk_release_all(struct weir_desk *desk, const struct weir_decision *decision,
@@ -82,31 +85,31 @@ void weir_desk_release_all(struct weir_desk *desk, const struct weir_decision *d
         weir_desk_release(desk, &decision->statuses[i].ticket, now_ns);
 }
 
-static enum weir_place_fate settle_place(struct weir_desk *desk, const struct weir_desk_place *one,
-                                         uint64_t *mark, uint64_t now_ns, int http_status)
+static enum weir_place_fate settle_place(const struct doing *doing,
+                                         const struct weir_desk_place *one, uint64_t *mark)
 {
-    (void)desk;
     (void)mark;
-    (void)now_ns;
-    return weir_place_settle(&one->place, http_status);
+    return weir_place_settle(&one->place, doing->http_status);
 }
 
 void weir_desk_settle(struct weir_desk *desk, struct weir_ticket *ticket, int http_status,
                       uint64_t now_ns)
 {
-    if (is_away(ticket))
-        each_place(desk, ticket, settle_place, now_ns, http_status);
-    else
+    if (!is_away(ticket)) {
         weir_settle(desk->session, ticket, http_status, now_ns);
+        return;
+    }
+    do_with(&(struct doing){.desk = desk, .fate_of = settle_place, .http_status = http_status},
+            ticket);
 }
 
-static enum weir_place_fate renew_place(struct weir_desk *desk, const struct weir_desk_place *one,
-                                        uint64_t *mark, uint64_t now_ns, int http_status)
+static enum weir_place_fate renew_place(const struct doing *doing,
+                                        const struct weir_desk_place *one, uint64_t *mark)
 {
-    (void)http_status;
+    struct weir_desk *desk = doing->desk;
     if (one->place.algorithm != WEIR_CONCURRENCY)
         return WEIR_PLACE_STAYS; /* a place in a queue has no deadline */
-    struct weir_desk_entry *entry = weir_desk_enter(desk, WEIR_DESK_RENEWS, now_ns);
+    struct weir_desk_entry *entry = weir_desk_enter(desk, WEIR_DESK_RENEWS, doing->now_ns);
     if (entry == NULL)
         return WEIR_PLACE_STAYS;
     entry->mark = mark;
@@ -121,6 +124,6 @@ int weir_desk_renew(struct weir_desk *desk, struct weir_ticket *ticket, uint64_t
         return weir_renew(desk->session, ticket, now_ns);
     if (desk->state != WEIR_DESK_OPEN)
         return WEIR_ERR_STORE_AWAY;
-    each_place(desk, ticket, renew_place, now_ns, 0);
+    do_with(&(struct doing){.desk = desk, .fate_of = renew_place, .now_ns = now_ns}, ticket);
     return 0;
 }

@@ -56,8 +56,8 @@ void weir_rates_bind(struct weir_table *table, struct weir_limit *limit)
             weir_record_newest(table, limit->record, limit->requests), WEIR_PLACE_RECORD);
 }
 
-/* The record of this place; UINT32_MAX: there is none.  A limit that was made of a ticket has no
- * tag, but the number of one record. */
+/* The record of this place, or WEIR_NO_RECORD.  A limit that was made of a ticket has no tag, but
+ * the number of one record. */
 static uint32_t record_at(const struct weir_table *table, const struct weir_limit *limit,
                           uint32_t place)
 {
