@@ -27,11 +27,11 @@
 #include <unistd.h>
 
 #define READY_MS 10000  /* nginx binds its addresses at once, or never */
-#define ADMIN_PAUSE_S 2 /* before the admin listener, which has ended, is started again */
+#define SERVE_PAUSE_S 2 /* before weir serve, which has ended, is started again */
 #define NOT_THERE 127   /* how a child ends whose program cannot be run, as a shell's would */
 #define MODULE "ngx_http_weir_module.so"
 
-enum child { NGINX, ADMIN, BESIDE, CHILDREN };
+enum child { NGINX, SERVE, BESIDE, CHILDREN };
 
 struct run {
     struct gateway *gateway;
@@ -42,8 +42,8 @@ struct run {
     pid_t children[CHILDREN]; /* 0: not running */
     int log_fd;               /* or -1; see gateway_log.c */
     bool is_ending;
-    bool is_admin_ending; /* because we said so */
-    time_t admin_at;      /* when it may be started */
+    bool is_serve_ending; /* because we said so */
+    time_t serve_at;      /* when it may be started */
     time_t ends_at;
 };
 
@@ -173,7 +173,7 @@ static void exec_nginx(struct run *run)
     cli_complain("gateway: %s: %s; --nginx says where it is", program, strerror(errno));
 }
 
-static void exec_admin(const struct run *run)
+static void exec_serve(const struct run *run)
 {
     const struct gateway_texts *set = &run->gateway->set;
     const char *desk = set->store != NULL ? run->desk : "off";
@@ -194,8 +194,8 @@ static void start(struct run *run, enum child which)
     if (pid == 0) {
         if (which == NGINX)
             exec_nginx(run);
-        else if (which == ADMIN)
-            exec_admin(run);
+        else if (which == SERVE)
+            exec_serve(run);
         else
             run->life->beside->fn(run->life->beside->ctx);
         _exit(NOT_THERE);
@@ -203,8 +203,8 @@ static void start(struct run *run, enum child which)
     if (pid < 0)
         cli_complain("gateway: cannot start a process: %s", strerror(errno));
     run->children[which] = pid > 0 ? pid : 0;
-    if (which == ADMIN)
-        run->is_admin_ending = false;
+    if (which == SERVE)
+        run->is_serve_ending = false;
 }
 
 static void tell(const struct run *run, enum child which, int number)
@@ -213,14 +213,14 @@ static void tell(const struct run *run, enum child which, int number)
         kill(run->children[which], number);
 }
 
-static bool has_admin(const struct run *run)
+static bool needs_serve(const struct run *run)
 {
     return strcmp(run->gateway->set.admin, "off") != 0 || run->gateway->set.store != NULL;
 }
 
 static bool is_any_left(const struct run *run)
 {
-    return run->children[NGINX] > 0 || run->children[ADMIN] > 0 || run->children[BESIDE] > 0;
+    return run->children[NGINX] > 0 || run->children[SERVE] > 0 || run->children[BESIDE] > 0;
 }
 
 static void sleep_ms(long ms)
@@ -282,12 +282,12 @@ static void end_all(struct run *run, int number)
         tell(run, NGINX, number == SIGQUIT ? SIGTERM : SIGQUIT);
     run->is_ending = true;
     run->ends_at = time(NULL) + strtol(run->gateway->set.grace, NULL, 10);
-    tell(run, ADMIN, SIGTERM);
+    tell(run, SERVE, SIGTERM);
     tell(run, BESIDE, SIGTERM);
 }
 
-/* What the admin listener is started with, in one text of malloc's.  NULL: no memory. */
-static char *admin_words(const struct gateway *gateway)
+/* What weir serve is started with, in one text of malloc's.  NULL: no memory. */
+static char *serve_words(const struct gateway *gateway)
 {
     const struct gateway_texts *set = &gateway->set;
     char *words = NULL;
@@ -297,23 +297,23 @@ static char *admin_words(const struct gateway *gateway)
 }
 
 /* One with other words begins anew; live() starts it. */
-static void reload_admin(struct run *run, const char *before)
+static void reload_serve(struct run *run, const char *before)
 {
-    char *now = admin_words(run->gateway);
-    run->is_admin_ending = before == NULL || now == NULL || strcmp(before, now) != 0;
-    tell(run, ADMIN, run->is_admin_ending ? SIGTERM : SIGHUP);
+    char *now = serve_words(run->gateway);
+    run->is_serve_ending = before == NULL || now == NULL || strcmp(before, now) != 0;
+    tell(run, SERVE, run->is_serve_ending ? SIGTERM : SIGHUP);
     free(now);
 }
 
 static void reload(struct run *run)
 {
-    char *before = admin_words(run->gateway);
+    char *before = serve_words(run->gateway);
     if (run->life->reload != NULL && !run->life->reload(run->life->ctx, run->gateway))
         cli_complain("gateway: the old configuration stays");
     else if (gateway_find_module(run->gateway) && gateway_log_begin(run->gateway, &run->log_fd) &&
              write_conf(run))
         tell(run, NGINX, SIGHUP);
-    reload_admin(run, before);
+    reload_serve(run, before);
     free(before);
 }
 
@@ -326,13 +326,13 @@ static int bury(struct run *run)
             if (run->children[i] != pid)
                 continue;
             run->children[i] = 0;
-            if (i == ADMIN)
-                run->admin_at = time(NULL) + (run->is_admin_ending ? 0 : ADMIN_PAUSE_S);
+            if (i == SERVE)
+                run->serve_at = time(NULL) + (run->is_serve_ending ? 0 : SERVE_PAUSE_S);
             if (i == NGINX)
                 nginx_status = status;
-            else if (!run->is_ending && !(i == ADMIN && run->is_admin_ending))
-                cli_complain("gateway: %s has ended%s", i == ADMIN ? "its weir serve" : "the API",
-                             i == ADMIN ? "; it is started again" : "");
+            else if (!run->is_ending && !(i == SERVE && run->is_serve_ending))
+                cli_complain("gateway: %s has ended%s", i == SERVE ? "its weir serve" : "the API",
+                             i == SERVE ? "; it is started again" : "");
         }
     return nginx_status;
 }
@@ -363,9 +363,9 @@ static enum cli_exit live(struct run *run, const sigset_t *signals)
         }
         if (run->is_ending && time(NULL) > run->ends_at)
             end_all(run, SIGTERM);
-        else if (!run->is_ending && has_admin(run) && run->children[ADMIN] == 0 &&
-                 time(NULL) >= run->admin_at)
-            start(run, ADMIN);
+        else if (!run->is_ending && needs_serve(run) && run->children[SERVE] == 0 &&
+                 time(NULL) >= run->serve_at)
+            start(run, SERVE);
     }
     return status;
 }
@@ -377,14 +377,14 @@ static enum cli_exit begin(struct run *run, const sigset_t *signals)
     if (run->life->beside != NULL)
         start(run, BESIDE);
     if (run->gateway->set.store != NULL) { /* whom nginx asks is there first */
-        start(run, ADMIN);
-        if (run->children[ADMIN] == 0 || !is_ready(run, ADMIN))
+        start(run, SERVE);
+        if (run->children[SERVE] == 0 || !is_ready(run, SERVE))
             cli_complain("gateway: until weir serve runs, this machine counts for itself");
     }
     start(run, NGINX);
     if (run->children[NGINX] > 0 && is_ready(run, NGINX)) {
-        if (has_admin(run) && run->children[ADMIN] == 0)
-            start(run, ADMIN);
+        if (needs_serve(run) && run->children[SERVE] == 0)
+            start(run, SERVE);
         if (run->life->on_ready != NULL)
             run->life->on_ready(run->life->ctx, run->gateway);
     }

@@ -85,7 +85,7 @@ static void print_usage(FILE *out, const struct cli_command *command)
 
 static void print_help_option(FILE *out)
 {
-    fprintf(out, "  --help%*s\n", OPTION_COLUMN - 8 + 9, "this text");
+    fprintf(out, "%-*s%s\n", OPTION_COLUMN, "  --help", "this text");
 }
 
 static bool is_common(const struct cli_command *command, const struct cli_option *option)
