@@ -1,4 +1,4 @@
-/* agree_random.h - random limits, times and hits to hold the scripts in Redis to.
+/* agree_random.h - a Redis, and random limits, times and hits to hold its scripts to.
  *
  * Times are at the edges of windows more often than not, and now and then back; hits are few, or as
  * many as a limit holds, or more.
@@ -15,6 +15,24 @@
 static inline uint64_t agree_below(uint64_t *random, uint64_t n)
 {
     return rig_random(random) % n;
+}
+
+/* Each test has a Redis of its own. */
+static struct redis_rig rig;
+
+static int start(void **state)
+{
+    (void)state;
+    redis_rig_start(&rig);
+    redis_rig_load(&rig);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    redis_rig_stop(&rig);
+    return 0;
 }
 
 /* A test of agree_on(), which finds the kind of its limits, the fields of a spec, in *state. */

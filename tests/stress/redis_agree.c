@@ -16,8 +16,6 @@
 #define BATCH 200u
 #define REQUESTS 20000u
 
-static struct redis_rig rig;
-
 /* One limit, its own clock, and what was taken of it and not released. */
 struct subject {
     struct weir_limit limit;
@@ -376,21 +374,6 @@ static void products_beyond_2_53_agree(void **state)
     }
     assert_in_range(allowed, times / 10, times - times / 10);
     free(a);
-}
-
-static int start(void **state)
-{
-    (void)state;
-    redis_rig_start(&rig);
-    redis_rig_load(&rig);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    redis_rig_stop(&rig);
-    return 0;
 }
 
 int main(void)

@@ -12,8 +12,6 @@
 #define BATCH 200u
 #define REQUESTS 20000u
 
-static struct redis_rig rig;
-
 struct subject {
     struct lease_model model;
     char name[24];
@@ -216,21 +214,6 @@ static void an_error_ends_the_lease(void **state)
                          0);
         assert_int_equal(c.verdict.before, i);
     }
-}
-
-static int start(void **state)
-{
-    (void)state;
-    redis_rig_start(&rig);
-    redis_rig_load(&rig);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    redis_rig_stop(&rig);
-    return 0;
 }
 
 int main(void)
