@@ -13,7 +13,7 @@
  *
  * Records, each with its cleanup, go round among a worker's requests: the last one's is still in
  * the processor's cache, and the request's pool, about full when a request is passed on, need not
- * get another block.  As many are made as there were ever requests at once. */
+ * get another block.  As many are made as there were ever requests at once, and some. */
 
 struct ngx_weir_piece_s {
     ngx_pool_cleanup_t cleanup; /* nginx reads it once more after it was called */
@@ -27,14 +27,27 @@ static ngx_weir_piece_t *piece_of(void *record)
     return (ngx_weir_piece_t *)record - 1;
 }
 
+/* Many at once: one by one they would lie between what nginx frees and allocates again. */
+static void make_pieces(ngx_weir_worker_t *worker)
+{
+    enum { COUNT = 64, LEN = sizeof(ngx_weir_piece_t) + NGX_WEIR_RECORD_LEN };
+    u_char *at = ngx_pmemalign(ngx_cycle->pool, COUNT * LEN, CACHE_LINE);
+    for (ngx_uint_t i = 0; at != NULL && i < COUNT; i++, at += LEN) {
+        ngx_weir_piece_t *piece = (ngx_weir_piece_t *)(void *)at;
+        piece->next = worker->pieces;
+        worker->pieces = piece;
+    }
+}
+
 static void *take_piece(ngx_weir_worker_t *worker)
 {
+    if (worker->pieces == NULL)
+        make_pieces(worker);
     ngx_weir_piece_t *piece = worker->pieces;
-    if (piece != NULL)
-        worker->pieces = piece->next;
-    else
-        piece = ngx_pmemalign(ngx_cycle->pool, sizeof(*piece) + NGX_WEIR_RECORD_LEN, CACHE_LINE);
-    return piece != NULL ? piece + 1 : NULL;
+    if (piece == NULL)
+        return NULL;
+    worker->pieces = piece->next;
+    return piece + 1;
 }
 
 static void give_piece(ngx_weir_worker_t *worker, void *record)
