@@ -15,6 +15,7 @@
 #define PAY_MS 50    /* how soon after its return the store hears what passed without it */
 #define NODES_MS 250 /* see ask_nodes.c */
 #define BOARD_PLACES 16384u
+#define PREFIX_MAX 100u /* bytes: with the longest descriptor and a tag behind it, 320 hold a key */
 
 /* ---- of a service ---- */
 
@@ -53,6 +54,8 @@ static const char *fault_of(const struct weir_settings *settings)
         return "--store-global needs the name of this site: --site NAME";
     if (strpbrk(settings->store_prefix, "{}") != NULL && !settings->compat_keys)
         return "--store-prefix must not contain a brace: it would change where keys lie";
+    if (strlen(settings->store_prefix) > PREFIX_MAX)
+        return "--store-prefix has at most 100 bytes";
     if (settings->store_wait > 0 && !settings->store_leases)
         return "--store-wait is for leases, of which --store-leases=off has none";
     if (settings->store_wait > 0 && strcmp(settings->consistency, "eventual") == 0)

@@ -699,6 +699,7 @@ def test_tls_to_the_store_with_a_certificate_of_ours(tmp_path):
     (["--store", "redis://x:65536"], "the port of a host is not a number from 1 to 65535"),
     (["--store", "redis-sentinel://m@x?sentinel_user=u"], "sentinel_password=PASSWORD"),
     (["--store", "redis://x", "--store-prefix", "a{b"], "brace"),
+    (["--store", "redis://x", "--store-prefix", "a" * 101], "at most 100 bytes"),
     (["--store", "redis://x", "--on-store-error", "maybe"], "local|open|closed"),
 ])
 def test_settings_that_make_no_sense_are_refused(tmp_path, flags, words):
