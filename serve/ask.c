@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define TRIES_MAX 4 /* of a call: rates may change again and again, but not so often */
+#define TRIES_MAX 32 /* of a call: while nodes learn of a new rate, each finds the other's */
 
 /* ---- memory ---- */
 

@@ -27,7 +27,7 @@
 #define BUCKETS 4096u
 #define NAME_MAX 320u    /* bytes: a prefix, a descriptor, a tag */
 #define AT_ONCE_MAX 512u /* calls under way */
-#define TRIES_MAX 4u
+#define TRIES_MAX 32u
 
 struct debt {
     struct weir_redis_ask call; /* first: done() gets this */

@@ -535,6 +535,21 @@ def test_a_changed_rate_is_asked_for_again(tmp_path, own_store):
         assert told(weir)["asked_again_total"] in (1, 2), "of the other, too, if it was asked for before"
 
 
+def test_nodes_that_are_not_agreed_on_a_rate_share_a_bucket_all_the_same(tmp_path, own_store):
+    """As while new rules are on their way: each finds the bucket counted at the other's rate, again and again."""
+    rules = "domain: d\ndescriptors:\n  - {key: k, rate_limit: {unit: year, requests_per_unit: %d, burst: 1000, " \
+            "algorithm: token_bucket, on_store_error: open}}\n"
+
+    def admitted_by(weir):
+        with Client(weir.address("grpc")) as client:
+            return sum(client.ask("d", descriptor(("k", "v"))).overall == OK for _ in range(300))
+
+    with serve(tmp_path, own_store.url, *PATIENT, rules=rules % 10) as one, \
+            serve(tmp_path, own_store.url, *PATIENT, rules=rules % 17, name="other") as other:
+        assert sum(together(admitted_by, [one, other] * 4)) == 1000
+        assert told(one)["fallback_open_total"] + told(other)["fallback_open_total"] == 0
+
+
 # ---- beside envoyproxy/ratelimit ----
 
 COMPAT_RULES = """\
