@@ -60,8 +60,8 @@ def test_a_user_who_may_not_what_scripts_do_is_told_so(tmp_path, own_store, miss
 
 
 def test_what_one_algorithm_needs_does_not_stop_the_others(tmp_path, own_store):
-    """Refusals of one kind among answers of others: the store is not away, and yet it is told."""
-    with serve(tmp_path, own_store, user="~* +@all -zadd") as weir:
+    """Refusals of one kind among answers of others: the store is not away, and yet it is told.  One worker, that meets both."""
+    with serve(tmp_path, own_store, user="~* +@all -zadd", threads=1) as weir:
         for _ in range(25):
             ask_json(weir, "log", "a")
             ask_json(weir, "fixed", "a")

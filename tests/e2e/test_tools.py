@@ -76,7 +76,7 @@ def test_allocating_while_deciding_needs_a_reason():
 def size_faults(tmp_path, text):
     path = str(tmp_path / "x.c")
     (tmp_path / "x.c").write_text(text)
-    found = list(check_size.faults_of(path, text)) + list(check_size.function_faults({path: text}))
+    found = list(check_size.file_faults(text)) + list(check_size.function_faults({path: text}))
     return [fault[-1] for fault in found]
 
 
@@ -104,6 +104,12 @@ def test_long_files_and_lines_are_found(tmp_path):
     assert size_faults(tmp_path, "int a;\n" * 601) == ["601 lines, more than 600"]
     assert size_faults(tmp_path, "/* size: data */\n" + "int a;\n" * 601) == []
     assert size_faults(tmp_path, "/*" + "x" * 97 + "*/\n") == ["101 columns, more than 100"]
+
+
+def test_wide_prose_is_found():
+    wide, block, row = "x" * 121 + "\n", "```\n" + "x" * 200 + "\n```\n", "|" + "x" * 200 + "|\n"
+    assert list(check_size.page_faults("x" * 120 + "\n" + block + row)) == []
+    assert list(check_size.page_faults(block + row + wide)) == [(5, "121 columns, more than 120")]
 
 
 @pytest.mark.parametrize("text, how, wanted", [
