@@ -18,6 +18,7 @@
 #define WEIR_ALGO_LIMIT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <weir/types.h>
 #include <weir/weir.h>
@@ -59,6 +60,7 @@ enum weir_consistency {
 
 struct weir_approx; /* counting: approximate (algo/sketch.h) */
 
+/* What a decision reads comes first: 64 bytes, a line where a limit begins with one. */
 struct weir_limit {
     uint64_t window_ns; /* W; for concurrency: how long a slot is leased, at least */
     uint64_t step_ns;   /* T, whole part */
@@ -83,12 +85,14 @@ struct weir_limit {
     uint8_t generation;   /* of the rate, so that a changed rate rescales what is used */
     uint8_t count_if;     /* which answers count: a number of the set's (rules.h); 0: every one */
     uint8_t spare;        /* zero: limits are compared as bytes */
+    uint32_t lag_ms;      /* buckets: how old a reading of the clock may be when it is used */
+
     uint32_t variant; /* tells apart limits of one tag: overrides by value, prefix tiers; 0: none */
-    uint32_t lag_ms;  /* buckets: how old a reading of the clock may be when it is used */
     uint32_t record;  /* the table's record of this limit, or WEIR_NO_RECORD */
     struct weir_approx *approx;         /* NULL: counted exactly */
     const struct weir_limit *record_of; /* whose record it has; NULL: its own */
 };
+_Static_assert(offsetof(struct weir_limit, variant) == 64, "what a decision reads: one line");
 _Static_assert(sizeof(struct weir_limit) == 88, "with what a rule says of it, a rule's two lines");
 
 #define WEIR_NO_RECORD UINT32_MAX

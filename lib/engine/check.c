@@ -24,7 +24,7 @@ static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64
     out->is_denied = false;
     out->status_count = plan->item_count;
     out->overall = weir_combine(out->statuses, plan->item_count);
-    if (s->engine->options.shadow_mode)
+    if (s->engine->is_shadow)
         out->overall = WEIR_CODE_OK; /* the statuses still say what each limit decided */
     if (weir_top_is_due(s))
         weir_top_tell(s, plan, out->statuses, now_ns);

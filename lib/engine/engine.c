@@ -110,6 +110,7 @@ static int copy_options(struct weir *w, const struct weir_options *options)
 {
     w->options = *options;
     w->options.table_path = NULL;
+    w->is_shadow = options->shadow_mode;
     w->near_ratio = options->near_limit_ratio > 0 ? options->near_limit_ratio : NEAR_RATIO_DEFAULT;
     if (!options->rules_path)
         return 0;
@@ -192,15 +193,15 @@ void weir_close(struct weir *w)
 /* alloc: all that a session will ever need, so that deciding needs nothing. */
 int weir_session_open(struct weir_session **out, struct weir *w)
 {
-    struct weir_session *s = calloc(1, sizeof(*s));
-    struct weir_http_room *http = calloc(1, sizeof(*http));
-    if (!s || !http) {
-        free(s);
-        free(http);
+    /* calloc() and not aligned_alloc(): what is never used is never cleared, either. */
+    char *block =
+        calloc(1, WEIR_LINE + sizeof(struct weir_session) + sizeof(struct weir_http_room));
+    if (!block)
         return WEIR_ERR_NOMEM;
-    }
+    struct weir_session *s = (void *)(block + WEIR_LINE - (uintptr_t)block % WEIR_LINE);
+    s->block = block;
     s->engine = w;
-    s->http = http;
+    s->http = (void *)(s + 1);
     pthread_mutex_lock(&w->lock);
     /* The process number, because an engine may be opened before a fork. */
     s->number = w->session_number++ + (uint32_t)getpid();
@@ -227,8 +228,7 @@ void weir_session_close(struct weir_session *s)
     *link = s->next;
     weir_publish_sweep(w);
     pthread_mutex_unlock(&w->lock);
-    free(s->http);
-    free(s);
+    free(s->block);
 }
 
 uint64_t weir_now(struct weir *w)

@@ -30,10 +30,12 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <weir/weir.h>
 
 #define WEIR_CHARGES_MAX (WEIR_DESCRIPTORS_MAX * WEIR_LIMITS_MAX) /* of one request */
 #define WEIR_UNITS (WEIR_UNIT_WEEK + 1)
+#define WEIR_LINE 64 /* bytes of a cache line */
 
 /* One version of the rules.  Immutable once published, but for `holds` and `next`. */
 struct weir_published {
@@ -50,6 +52,7 @@ struct weir {
     struct weir_table *table;
     _Atomic(struct weir_published *) current;
     float near_ratio;
+    bool is_shadow;              /* options.shadow_mode */
     struct weir_options options; /* rules_path is ours, table_path is not kept */
 
     struct weir_limit overrides[WEIR_UNITS]; /* by unit: what a request's own limit starts from */
@@ -67,7 +70,8 @@ struct weir {
     uint32_t session_number;
 };
 
-/* One counter that a request meets. */
+/* One counter that a request meets.  The first one of a session lies in three cache lines, as far
+ * as a token bucket reads it. */
 struct weir_charge {
     const struct weir_limit *limit;
     uint64_t key;
@@ -77,23 +81,20 @@ struct weir_charge {
     union weir_u16b *met; /* see weir_local_take_again() */
     bool is_taken;
     struct weir_verdict verdict;
-    struct weir_limit
-        own; /* where limit is none of a rule: of terms that rules share, or a key's */
+    /* Where limit is none of a rule: of terms that rules share, or a key's. */
+    struct weir_limit own;
 };
 
 /* What one descriptor comes to. */
 struct weir_item {
-    const struct weir_descriptor *descriptor; /* the caller's; while planning only */
-    const struct weir_rule *rule;   /* NULL: nothing applies, or the request's own limit does */
-    const struct weir_terms *terms; /* the rule's; NULL: it must be asked itself */
-    const struct weir_rule_limit *overridden; /* by this value, instead of the rule's; or NULL */
+    /* What charging reads, 64 bytes: */
     struct weir_charge *charges;
     uint32_t charge_count; /* 0: nothing to decide, the answer is OK */
     uint32_t stat;
     struct weir_value_stat *value; /* counts too, where the rule wants the request's values named */
     uint64_t hits;
-    uint64_t hash;          /* of the entries as they are; 0: not known yet */
-    uint64_t closed_for_ns; /* by an operator; 0: not */
+    const struct weir_rule *rule; /* NULL: nothing applies, or the request's own limit does */
+    uint64_t closed_for_ns;       /* by an operator; 0: not */
     enum weir_unit unit;
     bool is_charged; /* planned: its charges are there */
     bool is_refund;
@@ -101,7 +102,14 @@ struct weir_item {
     bool is_quota;
     bool is_rule_shadow; /* by its rule */
     bool is_shadow;      /* that, or an operator has spared it */
+
+    const struct weir_descriptor *descriptor; /* the caller's; while planning only */
+    const struct weir_terms *terms;           /* the rule's; NULL: it must be asked itself */
+    const struct weir_rule_limit *overridden; /* by this value, instead of the rule's; or NULL */
+    uint64_t hash;                            /* of the entries as they are; 0: not known yet */
 };
+
+_Static_assert(offsetof(struct weir_item, descriptor) <= WEIR_LINE, "what charging reads");
 
 /* What one request comes to. */
 struct weir_plan {
@@ -123,7 +131,6 @@ struct weir_session {
     struct weir *engine;
     const struct weir_published *mine;           /* the same as held, for the owner alone */
     _Atomic(const struct weir_published *) held; /* what must not be freed under us */
-    struct weir_session *next;                   /* under the engine's lock */
     struct weir_http_room *http;                 /* for weir_check_http() */
     uint32_t number;                             /* which share of the statistics is ours */
 
@@ -131,14 +138,16 @@ struct weir_session {
     bool is_recallable; /* plans[0] is what the answers in http->recall come to */
     struct weir_top_pace top;
     struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
-    struct weir_item items[WEIR_DESCRIPTORS_MAX];
-    struct weir_charge charges[WEIR_CHARGES_MAX];
+    _Alignas(WEIR_LINE) struct weir_item items[WEIR_DESCRIPTORS_MAX];
+    _Alignas(WEIR_LINE) struct weir_charge charges[WEIR_CHARGES_MAX];
     struct weir_charge *order[WEIR_CHARGES_MAX];
     struct weir_limit overrides[WEIR_DESCRIPTORS_MAX]; /* by item: the request's own limits */
     struct weir_guess guesses[WEIR_DESCRIPTORS_MAX];   /* by item */
     uint64_t last_tags[WEIR_DESCRIPTORS_MAX];          /* by item: of the terms met last; 0: none */
     struct weir_match match;
     struct weir_throttle_sets throttles;
+    struct weir_session *next; /* under the engine's lock */
+    void *block;               /* the memory in which this begins a cache line */
 
     /* The domain that was asked for last: most callers only ever ask for one.  Of `mine`. */
     const struct weir_domain *domain;

@@ -54,6 +54,15 @@ WEIR_HOT bool weir_recall(struct weir_session *s, const struct weir_http *http, 
 
 /* ---- listening ---- */
 
+static struct weir_str keep(struct weir_recall *r, struct weir_str words)
+{
+    struct weir_str kept = {.ptr = r->bytes + r->used, .len = words.len};
+    if (words.len > 0)
+        memcpy(r->bytes + r->used, words.ptr, words.len);
+    r->used += (uint32_t)words.len;
+    return kept;
+}
+
 /* As the request's own lookup, but values are ours: they last as long as the plan. */
 static int hear(void *ctx, struct weir_str key, struct weir_str *value)
 {
@@ -61,18 +70,15 @@ static int hear(void *ctx, struct weir_str key, struct weir_str *value)
     int found = r->heard->attribute(r->heard->ctx, key, value);
     if (found < 0)
         return found;
-    size_t len = found ? value->len : 0;
+    size_t len = key.len + (found ? value->len : 0);
     if (r->count == WEIR_RECALL_ANSWERS || len > WEIR_RECALL_BYTES - r->used) {
         r->has_all = false;
         return found;
     }
     struct weir_answer *answer = &r->answers[r->count++];
-    *answer = (struct weir_answer){.key = key, .is_there = found != 0};
-    if (len > 0)
-        memcpy(r->bytes + r->used, value->ptr, len);
+    *answer = (struct weir_answer){.key = keep(r, key), .is_there = found != 0};
     if (found)
-        *value = answer->value = (struct weir_str){.ptr = r->bytes + r->used, .len = len};
-    r->used += (uint32_t)len;
+        *value = answer->value = keep(r, *value);
     return found;
 }
 

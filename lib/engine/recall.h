@@ -28,21 +28,23 @@
 #define WEIR_RECALL_BYTES 1024u
 
 struct weir_answer {
-    struct weir_str key; /* the rules' */
-    struct weir_str value;
+    struct weir_str key, value; /* in the recall's bytes */
     bool is_there;
 };
 
+/* One answer, as most requests are asked for, is compared in two cache lines: that of the answer,
+ * and that of its words. */
 struct weir_recall {
-    uint64_t sum;     /* over the counters that the last request met; 0: none */
-    bool is_repeated; /* and that the one before it met, too */
-    bool has_all;     /* answers */
-    bool has_hits;    /* as in struct weir_http */
+    _Alignas(64) uint32_t count;
+    bool has_hits; /* as in struct weir_http */
     uint64_t hits;
-    uint32_t count, used;
-    const struct weir_http *heard; /* whose answers are noted: while it is described */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
-    char bytes[WEIR_RECALL_BYTES];
+    _Alignas(64) char bytes[WEIR_RECALL_BYTES];
+    uint32_t used;
+    bool has_all;                  /* answers */
+    bool is_repeated;              /* met the counters that the one before it met */
+    uint64_t sum;                  /* over the counters that the last request met; 0: none */
+    const struct weir_http *heard; /* whose answers are noted: while it is described */
 };
 
 /* Whether the session's plan is this request's, too.  It is then ready to be charged again. */

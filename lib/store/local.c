@@ -210,17 +210,22 @@ static inline bool is_wide_still(const struct weir_call *c, union weir_u16b valu
            __builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0);
 }
 
+/* The slot's next value instead of this one.  False: somebody else has changed it. */
+static inline bool put(union weir_u16b *slot, union weir_u16b value, union weir_u16b next)
+{
+    /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
+    if (weir_eq16(next, value))
+        return weir_eq16(weir_peek16(slot), value);
+    return weir_cas16(slot, value, next);
+}
+
 /* A key with a slot.  True: done. */
 static inline bool again(struct weir_call *c, uint64_t fp, union weir_u16b *slot,
                          union weir_u16b value)
 {
     union weir_u16b next = step_slot(c, fp, value);
     bool found_nothing = (c->op == WEIR_OP_RELEASE || c->op == WEIR_OP_RENEW) && !c->did;
-    if (c->op == WEIR_OP_LOOK || found_nothing || weir_eq16(next, value)) {
-        /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
-        return weir_eq16(weir_peek16(slot), value);
-    }
-    return weir_cas16(slot, value, next);
+    return put(slot, value, c->op == WEIR_OP_LOOK || found_nothing ? value : next);
 }
 
 static __attribute__((noinline, cold)) void apply_wide(struct weir_call *c,
@@ -272,11 +277,10 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
 }
 
 /* met: see weir_local_take_again(). */
-static inline __attribute__((always_inline)) void take(struct weir_table *table,
-                                                       const struct weir_limit *limit, uint64_t key,
-                                                       uint64_t now_ns, uint64_t hits,
-                                                       struct weir_verdict *out, uint64_t *mark,
-                                                       union weir_u16b **met)
+static __attribute__((noinline)) void take(struct weir_table *table, const struct weir_limit *limit,
+                                           uint64_t key, uint64_t now_ns, uint64_t hits,
+                                           struct weir_verdict *out, uint64_t *mark,
+                                           union weir_u16b **met)
 {
     *mark = 0;
     if (weir_limit_is_closed(limit, hits, out))
@@ -299,11 +303,29 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
     take(table, limit, key, now_ns, hits, out, mark, &met);
 }
 
+/* The way of most who come again: a token bucket, still where it was met, still at its limit's
+ * rate.  One comparison says so, and the limit's first line is all that is read of it.  False:
+ * nothing was done. */
+static inline bool take_tokens_there(const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
+                                     uint64_t hits, struct weir_verdict *out, union weir_u16b *slot)
+{
+    union weir_u16b value = weir_peek16(slot);
+    uint64_t fp = weir_key_fp(key);
+    struct weir_tat state = {.ns = value.lo, .num = weir_slot_tat_num(value)};
+    bool is_there = value.hi == weir_slot_pack_tat(fp, limit->generation, 0, state.num).hi;
+    if (!is_there || limit->algorithm != WEIR_TOKEN_BUCKET || limit->refill_interval)
+        return false;
+    weir_token_bucket_take(limit, &state, now_ns, hits, out);
+    return put(slot, value, weir_slot_pack_tat(fp, limit->generation, state.ns, state.num));
+}
+
 WEIR_HOT void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit,
                                     uint64_t key, uint64_t now_ns, uint64_t hits,
                                     struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
 {
-    take(table, limit, key, now_ns, hits, out, mark, met);
+    *mark = 0;
+    if (*met == NULL || !take_tokens_there(limit, key, now_ns, hits, out, *met))
+        take(table, limit, key, now_ns, hits, out, mark, met);
 }
 
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
