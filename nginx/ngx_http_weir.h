@@ -86,7 +86,6 @@ typedef struct {
     bool has_user;
     ngx_str_t user;
     size_t scratch_used;
-    u_char address[NGX_SOCKADDR_STRLEN];
 } ngx_http_weir_asking_t;
 
 int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *value);

@@ -39,12 +39,13 @@ static void walk_proxies(ngx_http_request_t *r, ngx_array_t *proxies, ngx_addr_t
 static ngx_str_t forwarded_address(ngx_http_weir_asking_t *a, ngx_array_t *proxies)
 {
     ngx_connection_t *c = a->base.connection;
+    u_char *room = a->base.main->worker->address;
     ngx_addr_t addr = {.sockaddr = c->sockaddr, .socklen = c->socklen};
     ngx_str_t text = c->addr_text;
     walk_proxies(request_of(a), proxies, &addr);
     if (addr.sockaddr != c->sockaddr) {
-        text.data = a->address;
-        text.len = ngx_sock_ntop(addr.sockaddr, addr.socklen, a->address, sizeof(a->address), 0);
+        text.data = room;
+        text.len = ngx_sock_ntop(addr.sockaddr, addr.socklen, room, NGX_SOCKADDR_STRLEN, 0);
     }
     return ngx_weir_address(addr.sockaddr, text);
 }

@@ -55,6 +55,7 @@ typedef struct {
     struct weir_entry entries[NGX_WEIR_DESCRIPTORS_MAX * NGX_WEIR_ENTRIES_MAX];
     struct weir_status statuses[NGX_WEIR_DESCRIPTORS_MAX];
     ngx_str_t values[NGX_WEIR_ATTRIBUTES_MAX]; /* of weir_attribute, by their order */
+    u_char address[NGX_SOCKADDR_STRLEN];       /* that proxies say a request is from */
     char scratch[NGX_WEIR_SCRATCH_LEN];
 } ngx_weir_worker_t;
 

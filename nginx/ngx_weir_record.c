@@ -8,6 +8,7 @@
 
 #define NS_PER_MS 1000000
 #define CACHE_LINE 64
+#define NAME_LEN_MAX 32 /* of a rule: longer ones are in the request's pool */
 
 /* ---- memory ----
  *
@@ -18,7 +19,7 @@
 struct ngx_weir_piece_s {
     ngx_pool_cleanup_t cleanup; /* nginx reads it once more after it was called */
     ngx_weir_piece_t *next;     /* that is free, too */
-    u_char name[32];            /* of the rule, if it is no longer */
+    u_char name[NAME_LEN_MAX];  /* of the rule, if it is no longer */
 };
 _Static_assert(sizeof(ngx_weir_piece_t) == CACHE_LINE, "what is before a record");
 
@@ -227,6 +228,18 @@ static ngx_int_t keep_tickets(ngx_weir_record_t *record, ngx_pool_t *pool, ngx_u
     return NGX_OK;
 }
 
+/* Without a call where a name is about as long as names are. */
+static ngx_inline void copy_name(u_char *to, const char *from, size_t len)
+{
+    enum { HALF = NAME_LEN_MAX / 2 };
+    if (len < HALF || len > NAME_LEN_MAX) {
+        ngx_memcpy(to, from, len);
+        return;
+    }
+    ngx_memcpy(to, from, HALF);
+    ngx_memcpy(to + len - HALF, from + len - HALF, HALF);
+}
+
 static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool, struct weir_str name)
 {
     ngx_weir_piece_t *piece = piece_of(record);
@@ -234,7 +247,7 @@ static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool, struct w
     record->rule.data = name.len <= sizeof(piece->name) ? piece->name : ngx_pnalloc(pool, name.len);
     if (record->rule.data == NULL)
         return NGX_ERROR;
-    ngx_memcpy(record->rule.data, name.ptr, name.len);
+    copy_name(record->rule.data, name.ptr, name.len);
     return NGX_OK;
 }
 

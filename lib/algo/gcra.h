@@ -32,15 +32,21 @@ struct weir_gcra {
     uint64_t lag_ns; /* how far behind its state's makers a reader's clock may be */
 };
 
-static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
+static inline struct weir_gcra weir_gcra_of_tokens(const struct weir_limit *limit)
 {
-    struct weir_gcra g = {
+    return (struct weir_gcra){
         .places = limit->burst,
         .step = {.ns = limit->step_ns, .num = limit->step_num},
         .cap = {.ns = limit->cap_ns, .num = limit->cap_num},
         .den = limit->step_den,
         .lag_ns = (uint64_t)limit->lag_ms * 1000000,
     };
+}
+
+/* The same of either bucket. */
+static inline struct weir_gcra weir_gcra_of(const struct weir_limit *limit)
+{
+    struct weir_gcra g = weir_gcra_of_tokens(limit);
     if (limit->algorithm == WEIR_LEAKY_BUCKET) {
         g.places++;
         g.cap = weir_span_add(g.cap, g.step, g.den);
@@ -98,6 +104,20 @@ static inline void weir_gcra_take(const struct weir_gcra *g, struct weir_tat *st
     *state = weir_gcra_tat(ahead, now_ns);
     out->remaining = g->places - used;
     out->reset_after_ns = weir_span_ceil(ahead);
+}
+
+/* The same where a step is whole nanoseconds, as most rates' are: with nothing about fractions. */
+static inline void weir_gcra_take_whole(const struct weir_gcra *g, struct weir_tat *state,
+                                        uint64_t now_ns, uint64_t hits, struct weir_verdict *out)
+{
+    const struct weir_gcra whole = {.places = g->places,
+                                    .step.ns = g->step.ns,
+                                    .cap.ns = g->cap.ns,
+                                    .den = 1,
+                                    .lag_ns = g->lag_ns};
+    struct weir_tat at = {.ns = state->ns};
+    weir_gcra_take(&whole, &at, now_ns, hits, out);
+    *state = at;
 }
 
 /* Frees `hits` places, down to unused. */

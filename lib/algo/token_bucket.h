@@ -27,8 +27,11 @@ static inline void weir_token_bucket_take(const struct weir_limit *limit, struct
 {
     if (weir_limit_is_closed(limit, hits, out))
         return;
-    struct weir_gcra g = weir_gcra_of(limit);
-    weir_gcra_take(&g, state, now_ns, hits, out);
+    struct weir_gcra g = weir_gcra_of_tokens(limit);
+    if (g.den == 1 && state->num == 0)
+        weir_gcra_take_whole(&g, state, now_ns, hits, out);
+    else
+        weir_gcra_take(&g, state, now_ns, hits, out);
 }
 
 void weir_token_bucket_give(const struct weir_limit *limit, struct weir_tat *state, uint64_t now_ns,

@@ -10,11 +10,9 @@
 #include "engine/top.h"
 #include "table/key_overrides.h"
 
-static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
-                          struct weir_decision *out)
+static inline void decide_as_planned(struct weir_session *s, struct weir_plan *plan,
+                                     uint64_t now_ns, struct weir_decision *out)
 {
-    if (__builtin_expect(weir_key_overrides_live(s->engine->table, now_ns), 0))
-        weir_key_override_apply(s, plan, now_ns);
     if (plan->is_atomic) {
         weir_atomic_decide(s, plan, now_ns, out->statuses);
     } else {
@@ -28,6 +26,14 @@ static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64
         out->overall = WEIR_CODE_OK; /* the statuses still say what each limit decided */
     if (weir_top_is_due(s))
         weir_top_tell(s, plan, out->statuses, now_ns);
+}
+
+static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
+                          struct weir_decision *out)
+{
+    if (__builtin_expect(weir_key_overrides_live(s->engine->table, now_ns), 0))
+        weir_key_override_apply(s, plan, now_ns);
+    decide_as_planned(s, plan, now_ns, out);
 }
 
 void weir_check_planned(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
@@ -90,7 +96,7 @@ WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *htt
     if (!weir_recall(s, http, now_ns))
         return check_described(s, http, now_ns, out);
     out->statuses = s->http->statuses;
-    decide(s, &s->plans[0], now_ns, out);
+    decide_as_planned(s, &s->plans[0], now_ns, out); /* and no key has a limit of its own */
     return 0;
 }
 

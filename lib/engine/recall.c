@@ -20,13 +20,27 @@ static bool is_asked_alike(const struct weir_session *s, const struct weir_http 
            (!http->has_hits || http->hits == r->hits) && is_of_domain(&s->plans[0], http->domain);
 }
 
+/* Most values are addresses, as long as this: two words, and no call. */
+static inline bool is_same(struct weir_str a, struct weir_str b)
+{
+    uint64_t first[2], last[2];
+    const size_t word = sizeof(uint64_t);
+    if (a.len != b.len || a.len < word || a.len > 2 * word)
+        return weir_str_eq(a, b);
+    memcpy(&first[0], a.ptr, word);
+    memcpy(&first[1], b.ptr, word);
+    memcpy(&last[0], a.ptr + a.len - word, word);
+    memcpy(&last[1], b.ptr + b.len - word, word);
+    return first[0] == first[1] && last[0] == last[1];
+}
+
 static bool answers_alike(const struct weir_recall *r, const struct weir_http *http)
 {
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
         struct weir_str value;
         int found = http->attribute(http->ctx, before->key, &value);
-        if (found != before->is_there || (found && !weir_str_eq(value, before->value)))
+        if (found != before->is_there || (found && !is_same(value, before->value)))
             return false;
     }
     return true;
