@@ -40,15 +40,20 @@ typedef struct {
 } ngx_http_weir_main_conf_t;
 
 typedef struct {
+    /* What every request reads, in one cache line: */
     ngx_weir_place_conf_t base;
-    ngx_uint_t stages[NGX_HTTP_WEIR_PRECONTENT + 1]; /* by phase: what is asked then; 0: nothing */
-    ngx_uint_t dialects;                             /* of enum weir_dialect */
+    uint32_t dialects;                            /* of enum weir_dialect */
+    uint8_t stages[NGX_HTTP_WEIR_PRECONTENT + 1]; /* by phase: what is asked then; 0: nothing */
+
     ngx_uint_t phase;
     ngx_http_complex_value_t *user;
     ngx_uint_t status;
     ngx_uint_t body;
     ngx_http_complex_value_t *body_text;
 } ngx_http_weir_loc_conf_t;
+_Static_assert(offsetof(ngx_http_weir_loc_conf_t, phase) <= NGX_WEIR_LINE, "of every request");
+
+#define NGX_HTTP_WEIR_DIALECTS_UNSET UINT32_MAX
 
 /* Which of the rules are asked. */
 #define NGX_HTTP_WEIR_EARLY 1

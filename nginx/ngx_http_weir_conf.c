@@ -100,7 +100,7 @@ static char *set_headers(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_weir_loc_conf_t *loc = conf;
     ngx_str_t *words = cf->args->elts;
     (void)cmd;
-    if (loc->dialects != NGX_CONF_UNSET_UINT)
+    if (loc->dialects != NGX_HTTP_WEIR_DIALECTS_UNSET)
         return "is duplicate";
     loc->dialects = 0;
     for (ngx_uint_t i = 1; i < cf->args->nelts; i++) {
@@ -189,12 +189,13 @@ char *ngx_http_weir_init_main_conf(ngx_conf_t *cf, void *conf)
 
 void *ngx_http_weir_create_loc_conf(ngx_conf_t *cf)
 {
-    ngx_http_weir_loc_conf_t *loc = ngx_pcalloc(cf->pool, sizeof(*loc));
+    ngx_http_weir_loc_conf_t *loc = ngx_pmemalign(cf->pool, sizeof(*loc), NGX_WEIR_LINE);
     if (loc == NULL)
         return NULL;
+    ngx_memzero(loc, sizeof(*loc));
     ngx_weir_init_place(&loc->base);
     loc->status = NGX_CONF_UNSET_UINT;
-    loc->dialects = NGX_CONF_UNSET_UINT;
+    loc->dialects = NGX_HTTP_WEIR_DIALECTS_UNSET;
     loc->body = NGX_CONF_UNSET_UINT;
     return loc;
 }
@@ -210,7 +211,9 @@ char *ngx_http_weir_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (to->body == NGX_CONF_UNSET_UINT)
         to->body_text = from->body_text;
     ngx_conf_merge_uint_value(to->status, from->status, NGX_HTTP_TOO_MANY_REQUESTS);
-    ngx_conf_merge_uint_value(to->dialects, from->dialects, WEIR_DIALECT_LEGACY);
+    if (to->dialects == NGX_HTTP_WEIR_DIALECTS_UNSET)
+        to->dialects =
+            from->dialects != NGX_HTTP_WEIR_DIALECTS_UNSET ? from->dialects : WEIR_DIALECT_LEGACY;
     ngx_conf_merge_uint_value(to->body, from->body, NGX_HTTP_WEIR_BODY_PLAIN);
     char *rc = ngx_weir_merge_place(&main->base, &to->base, &from->base);
     ngx_http_weir_set_stages(to);

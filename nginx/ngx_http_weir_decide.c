@@ -13,7 +13,7 @@ static bool has_late(const ngx_http_weir_loc_conf_t *conf)
 
 void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf)
 {
-    ngx_uint_t *stages = conf->stages;
+    uint8_t *stages = conf->stages;
     if (!conf->base.enable)
         return; /* none */
     if (conf->phase != NGX_HTTP_WEIR_AUTO) {

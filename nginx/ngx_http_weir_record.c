@@ -76,7 +76,7 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *
         return NULL;
     record->before = a->before;
     record->stages = (uint32_t)stages;
-    record->dialects = (uint32_t)conf->dialects;
+    record->dialects = conf->dialects;
     record->list_count = 0;
     if ((record->dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
         keep_lists(record, r->pool, decision) != NGX_OK) {

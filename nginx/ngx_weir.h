@@ -29,6 +29,7 @@
 #define NGX_WEIR_DESCRIPTORS_MAX 64 /* weir_descriptor in one place, as in one request */
 #define NGX_WEIR_ENTRIES_MAX 32     /* in one of them */
 #define NGX_WEIR_SCRATCH_LEN 65536  /* bytes of a query's decoded values */
+#define NGX_WEIR_LINE 64            /* bytes of a cache line */
 
 #pragma GCC visibility push(hidden)
 
@@ -191,7 +192,11 @@ ngx_int_t ngx_weir_fail(ngx_weir_asking_t *a, int err);
 int ngx_weir_attribute(ngx_weir_asking_t *a, struct weir_str key, struct weir_str *value);
 bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str key);
 /* An address as it is counted. */
-ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text);
+ngx_str_t ngx_weir_other_address(const struct sockaddr *sockaddr, ngx_str_t text);
+static ngx_inline ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
+{
+    return sockaddr->sa_family == AF_INET ? text : ngx_weir_other_address(sockaddr, text);
+}
 
 /* ---- the service: ngx_weir_service.c ---- */
 

@@ -58,10 +58,9 @@ static ngx_str_t canonical(ngx_str_t text)
     return text;
 }
 
-NGX_WEIR_HOT ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
+/* Any but those of IPv4, which are as they are. */
+ngx_str_t ngx_weir_other_address(const struct sockaddr *sockaddr, ngx_str_t text)
 {
-    if (sockaddr->sa_family == AF_INET)
-        return text;
 #if (NGX_HAVE_UNIX_DOMAIN)
     /* Without an address all who come this way are counted as one: limited, and so noticed. */
     if (sockaddr->sa_family == AF_UNIX) {

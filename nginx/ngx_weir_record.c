@@ -7,7 +7,6 @@
 #include "ngx_weir.h"
 
 #define NS_PER_MS 1000000
-#define CACHE_LINE 64
 #define NAME_LEN_MAX 32 /* of a rule: longer ones are in the request's pool */
 
 /* ---- memory ----
@@ -21,7 +20,7 @@ struct ngx_weir_piece_s {
     ngx_weir_piece_t *next;     /* that is free, too */
     u_char name[NAME_LEN_MAX];  /* of the rule, if it is no longer */
 };
-_Static_assert(sizeof(ngx_weir_piece_t) == CACHE_LINE, "what is before a record");
+_Static_assert(sizeof(ngx_weir_piece_t) == NGX_WEIR_LINE, "what is before a record");
 
 static ngx_weir_piece_t *piece_of(void *record)
 {
@@ -32,7 +31,7 @@ static ngx_weir_piece_t *piece_of(void *record)
 static void make_pieces(ngx_weir_worker_t *worker)
 {
     enum { COUNT = 64, LEN = sizeof(ngx_weir_piece_t) + NGX_WEIR_RECORD_LEN };
-    u_char *at = ngx_pmemalign(ngx_cycle->pool, COUNT * LEN, CACHE_LINE);
+    u_char *at = ngx_pmemalign(ngx_cycle->pool, COUNT * LEN, NGX_WEIR_LINE);
     for (ngx_uint_t i = 0; at != NULL && i < COUNT; i++, at += LEN) {
         ngx_weir_piece_t *piece = (ngx_weir_piece_t *)(void *)at;
         piece->next = worker->pieces;

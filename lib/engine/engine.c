@@ -208,8 +208,8 @@ int weir_session_open(struct weir_session **out, struct weir *w)
     s->next = w->sessions;
     w->sessions = s;
     pthread_mutex_unlock(&w->lock);
-    s->top = (struct weir_top_pace){
-        .countdown = 1, .random = weir_table_seed(w->table) ^ weir_mix64(s->number + 1)};
+    s->top_countdown = 1;
+    s->top.random = weir_table_seed(w->table) ^ weir_mix64(s->number + 1);
     weir_publish_hold(s);
     *out = s;
     return 0;

@@ -113,31 +113,33 @@ _Static_assert(offsetof(struct weir_item, descriptor) <= WEIR_LINE, "what chargi
 
 /* What one request comes to. */
 struct weir_plan {
-    const struct weir_domain *domain; /* NULL: there is none of this name */
     struct weir_item *items;
     uint32_t item_count;
     bool is_atomic;
+    const struct weir_domain *domain; /* NULL: there is none of this name */
 };
 
 /* When the next decision is told to the table's list of busy keys (top.h). */
 struct weir_top_pace {
-    uint32_t countdown;
     uint32_t mean; /* of the distances now; 0: none yet */
     uint64_t told_ns;
     uint64_t random;
 };
 
 struct weir_session {
+    /* What every decision reads, in one line with the first plan: */
     struct weir *engine;
-    const struct weir_published *mine;           /* the same as held, for the owner alone */
-    _Atomic(const struct weir_published *) held; /* what must not be freed under us */
-    struct weir_http_room *http;                 /* for weir_check_http() */
-    uint32_t number;                             /* which share of the statistics is ours */
-
-    uint32_t plan_count, item_count, charge_count;
-    bool is_recallable; /* plans[0] is what the answers in http->recall come to */
-    struct weir_top_pace top;
+    const struct weir_published *mine; /* the same as held, for the owner alone */
+    struct weir_http_room *http;       /* for weir_check_http() */
+    uint32_t number;                   /* which share of the statistics is ours */
+    uint32_t item_count, charge_count;
+    uint32_t top_countdown; /* to the next decision that is told (top.h) */
+    bool is_recallable;     /* plans[0] is what the answers in http->recall come to */
     struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
+
+    uint32_t plan_count;
+    struct weir_top_pace top;
+    _Atomic(const struct weir_published *) held; /* what must not be freed under us */
     _Alignas(WEIR_LINE) struct weir_item items[WEIR_DESCRIPTORS_MAX];
     _Alignas(WEIR_LINE) struct weir_charge charges[WEIR_CHARGES_MAX];
     struct weir_charge *order[WEIR_CHARGES_MAX];

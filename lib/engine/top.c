@@ -30,7 +30,7 @@ static uint64_t next_distance(struct weir_session *s, uint64_t now_ns)
     else
         s->top.mean = mean;
     s->top.told_ns = now_ns;
-    s->top.countdown = 1 + (uint32_t)(draw(s) % (2 * s->top.mean - 1));
+    s->top_countdown = 1 + (uint32_t)(draw(s) % (2 * s->top.mean - 1));
     return mean;
 }
 

@@ -30,7 +30,7 @@ void weir_top_tell_over(struct weir_session *s, const struct weir_item *items, u
 /* Whether this decision is one to be told. */
 static inline bool weir_top_is_due(struct weir_session *s)
 {
-    return __builtin_expect(--s->top.countdown == 0, 0) && !s->engine->options.no_top_keys;
+    return __builtin_expect(--s->top_countdown == 0, 0) && !s->engine->options.no_top_keys;
 }
 
 #endif
