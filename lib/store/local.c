@@ -277,10 +277,11 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
 }
 
 /* met: see weir_local_take_again(). */
-static __attribute__((noinline)) void take(struct weir_table *table, const struct weir_limit *limit,
-                                           uint64_t key, uint64_t now_ns, uint64_t hits,
-                                           struct weir_verdict *out, uint64_t *mark,
-                                           union weir_u16b **met)
+WEIR_HOT static __attribute__((noinline)) void take(struct weir_table *table,
+                                                    const struct weir_limit *limit, uint64_t key,
+                                                    uint64_t now_ns, uint64_t hits,
+                                                    struct weir_verdict *out, uint64_t *mark,
+                                                    union weir_u16b **met)
 {
     *mark = 0;
     if (weir_limit_is_closed(limit, hits, out))
@@ -304,27 +305,31 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
 }
 
 /* The way of most who come again: a token bucket, still where it was met, still at its limit's
- * rate.  One comparison says so, and the limit's first line is all that is read of it.  False:
- * nothing was done. */
-static inline bool take_tokens_there(const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
-                                     uint64_t hits, struct weir_verdict *out, union weir_u16b *slot)
+ * rate.  One comparison says so, and the limit's first line is all that is read of it.  A function
+ * of its own, as the steps above are. */
+WEIR_HOT static __attribute__((noinline)) void take_tokens_there(
+    struct weir_table *table, const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
+    uint64_t hits, struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
 {
-    union weir_u16b value = weir_peek16(slot);
+    union weir_u16b *slot = *met, value = weir_peek16(slot);
     uint64_t fp = weir_key_fp(key);
     struct weir_tat state = {.ns = value.lo, .num = weir_slot_tat_num(value)};
-    bool is_there = value.hi == weir_slot_pack_tat(fp, limit->generation, 0, state.num).hi;
-    if (!is_there || limit->algorithm != WEIR_TOKEN_BUCKET || limit->refill_interval)
-        return false;
-    weir_token_bucket_take(limit, &state, now_ns, hits, out);
-    return put(slot, value, weir_slot_pack_tat(fp, limit->generation, state.ns, state.num));
+    *mark = 0;
+    if (value.hi == weir_slot_pack_tat(fp, limit->generation, 0, state.num).hi) {
+        weir_token_bucket_take(limit, &state, now_ns, hits, out);
+        if (put(slot, value, weir_slot_pack_tat(fp, limit->generation, state.ns, state.num)))
+            return;
+    }
+    take(table, limit, key, now_ns, hits, out, mark, met);
 }
 
 WEIR_HOT void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit,
                                     uint64_t key, uint64_t now_ns, uint64_t hits,
                                     struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
 {
-    *mark = 0;
-    if (*met == NULL || !take_tokens_there(limit, key, now_ns, hits, out, *met))
+    if (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval && *met != NULL)
+        take_tokens_there(table, limit, key, now_ns, hits, out, mark, met);
+    else
         take(table, limit, key, now_ns, hits, out, mark, met);
 }
 
