@@ -60,6 +60,15 @@ def interval(values, rounds=2000):
     return [medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]]
 
 
+def quotient(title, target, runs, is_share):
+    """Of turns.  is_share: theirs/ours, how much of their speed we have; else ours/theirs."""
+    quotients = [b[0] / a[0] if is_share else a[0] / b[0] for a, b in runs]
+    middle = [statistics.median(one[0] for one in side) / 1000 for side in zip(*runs)]
+    rate = statistics.median(one[0][1] for one in runs)
+    note = f"{middle[0]:.2f} us against {middle[1]:.2f}; {rate:,.0f}/s"
+    return Case(title, target, statistics.median(quotients), interval(quotients), "times", runs, note)
+
+
 class Server:
     """A process that listens on a port of its own."""
 
@@ -145,18 +154,13 @@ class Rig:
         rate = run(server, requests)
         return (server.cpu_ns() - before) / requests, rate
 
-    def pairs(self, title, target, ours, theirs, is_share, count=PAIRS):
-        """Two servers by turns, each a function without arguments that returns what cost() does.
+    def turns(self, ours, theirs, count):
+        """Two servers by turns, each a function without arguments that returns what cost() does."""
+        return [(ours(), theirs()) for _ in range(self.quick(count, 2))]
 
-        is_share: the quotient is theirs/ours, how much of their speed we have; else ours/theirs."""
-        runs = []
-        for _ in range(self.quick(count, 2)):
-            runs.append((ours(), theirs()))
-        quotients = [b[0] / a[0] if is_share else a[0] / b[0] for a, b in runs]
-        middle = [statistics.median(one[0] for one in side) / 1000 for side in zip(*runs)]
-        rate = statistics.median(one[0][1] for one in runs)
-        note = f"{middle[0]:.2f} us against {middle[1]:.2f}; {rate:,.0f}/s"
-        return Case(title, target, statistics.median(quotients), interval(quotients), "times", runs, note)
+    def pairs(self, title, target, ours, theirs, is_share, count=PAIRS):
+        """The same, as a line of the report."""
+        return quotient(title, target, self.turns(ours, theirs, count), is_share)
 
     def stop(self):
         for server in self.servers:
