@@ -128,13 +128,13 @@ void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
 /* Without a line, or with one that does not answer. */
 static void trip(struct weir_redis_server *server, const char *why)
 {
+    server->trying_ns = 0;
     if (!server->has_keys) {
         snprintf(server->why_away, sizeof(server->why_away), "%s",
                  why); /* for who wanted to know */
         lose_waiting(server);
         return;
     }
-    server->trying_ns = 0;
     (void)weir_breaker_trip(&server->breaker, weir_redis_now());
     leave_alone(server, why);
 }
