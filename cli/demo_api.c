@@ -135,20 +135,11 @@ void demo_api(void *ctx)
 
 uint32_t demo_free_port(uint32_t from)
 {
-    struct weir_loop *loop;
-    uint32_t found = 0;
-    if (weir_loop_new(&loop) != 0)
-        return 0;
-    for (uint32_t port = from; found == 0 && port < from + PORTS_TRIED; port++) {
+    for (uint32_t port = from; port < from + PORTS_TRIED; port++) {
         char address[32], why[256];
-        struct weir_listener *listener;
-        struct weir_listen_options options = {.address = address, .protocol = &protocol};
         snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-        if (weir_listener_new(&listener, &loop, 1, &options, why, sizeof(why)) != 0)
-            continue;
-        weir_listener_free(listener);
-        found = port;
+        if (weir_listener_try(address, why, sizeof(why)) == 0)
+            return port;
     }
-    weir_loop_free(loop);
-    return found;
+    return 0;
 }

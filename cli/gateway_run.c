@@ -444,6 +444,17 @@ static enum cli_exit check_rules(const struct gateway *gateway)
     return status;
 }
 
+/* Somebody else's port is told now, not every two seconds by a weir serve that cannot have it. */
+static bool check_admin(const struct gateway *gateway)
+{
+    char why[512];
+    if (strcmp(gateway->set.admin, "off") == 0 ||
+        weir_listener_try(gateway->set.admin, why, sizeof(why)) == 0)
+        return true;
+    cli_complain("gateway: %s; --admin says where else, or off", why);
+    return false;
+}
+
 /* nginx's workers read the rules again when they change, as whoever they are. */
 static void warn_of_rules(const struct gateway *gateway)
 {
@@ -470,8 +481,8 @@ enum cli_exit gateway_run(struct gateway *gateway, const struct gateway_life *li
     enum cli_exit status = check_rules(gateway);
     if (status != CLI_DONE)
         return status;
-    if (!gateway_find_module(gateway) || !gateway_log_begin(gateway, &run.log_fd) ||
-        !make_folder(&run))
+    if (!check_admin(gateway) || !gateway_find_module(gateway) ||
+        !gateway_log_begin(gateway, &run.log_fd) || !make_folder(&run))
         return CLI_WORLD;
     warn_of_rules(gateway);
     weir_net_raise_files();

@@ -271,16 +271,34 @@ static int make_sides(struct weir_listener *listener, struct weir_loop **loops, 
     return 0;
 }
 
+/* That is not anywhere yet. */
+static struct weir_listener *make_listener(const char *address, char *why, size_t why_len)
+{
+    struct weir_listener *listener = calloc(1, sizeof(*listener));
+    if (listener == NULL)
+        snprintf(why, why_len, "%s: out of memory", address);
+    else
+        listener->fd = -1;
+    return listener;
+}
+
+int weir_listener_try(const char *address, char *why, size_t why_len)
+{
+    struct weir_listener *listener = make_listener(address, why, why_len);
+    if (listener == NULL)
+        return WEIR_ERR_NOMEM;
+    int err = weir_address_listen(listener, address, false, why, why_len);
+    weir_listener_free(listener);
+    return err;
+}
+
 int weir_listener_new(struct weir_listener **out, struct weir_loop **loops, uint32_t loop_count,
                       const struct weir_listen_options *options, char *why, size_t why_len)
 {
     WEIR_ASSERT(loop_count > 0);
-    struct weir_listener *listener = calloc(1, sizeof(*listener));
-    if (listener == NULL) {
-        snprintf(why, why_len, "%s: out of memory", options->address);
+    struct weir_listener *listener = make_listener(options->address, why, why_len);
+    if (listener == NULL)
         return WEIR_ERR_NOMEM;
-    }
-    listener->fd = -1;
     listener->protocol = options->protocol;
     listener->protocol_ctx = options->protocol_ctx;
     listener->tls = options->tls;

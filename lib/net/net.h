@@ -149,6 +149,8 @@ WEIR_MUST_CHECK int weir_listener_new(struct weir_listener **out, struct weir_lo
                                       uint32_t loop_count,
                                       const struct weir_listen_options *options, char *why,
                                       size_t why_len);
+/* Whether one could listen there now, which is over when this returns.  0, or why[]. */
+WEIR_MUST_CHECK int weir_listener_try(const char *address, char *why, size_t why_len);
 /* The address that it really listens on (port 0 is filled in), as HOST:PORT or unix:PATH. */
 const char *weir_listener_address(const struct weir_listener *listener);
 /* From any thread: takes what waits in the queue, then listens no more.  Connections stay. */

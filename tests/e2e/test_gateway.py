@@ -301,9 +301,24 @@ def test_when_the_admin_listener_dies_it_comes_back_and_nobody_else_notices():
         wait_until(lambda: can_connect(gateway.admin), "it listens")
 
 
-def test_an_admin_listener_that_cannot_listen_is_not_started_in_a_circle():
+def test_an_admin_address_in_use_is_told_before_anything_runs():
+    with App() as app, socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with Gateway("--upstream", f"http://127.0.0.1:{app.port}", f"--admin={address}") as gateway:
+            assert gateway.process.wait(PATIENCE_S) == WORLD
+            assert gateway.said() == f"weir: gateway: {address}: address already in use; --admin says where else, or off\n"
+            gateway.process.returncode = DONE
+
+
+def test_an_admin_listener_that_cannot_move_is_not_started_in_a_circle(tmp_path):
+    config = tmp_path / "gateway.yaml"
+    config.write_text(f"admin: 127.0.0.1:{free_port()}\n")
     with App() as app, socket.create_server(("127.0.0.1", 0)) as taken, \
-            Gateway("--upstream", f"http://127.0.0.1:{app.port}", f"--admin=127.0.0.1:{taken.getsockname()[1]}") as gateway:
+            Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--config", config,
+                    chosen=("rules", "listen", "table")) as gateway:
+        wait_until(lambda: "gateway on" in gateway.said(), "the gateway listens")
+        config.write_text(f"admin: 127.0.0.1:{taken.getsockname()[1]}\n")
+        gateway.process.send_signal(signal.SIGHUP)
         wait_until(lambda: "it is started again" in gateway.said(), "it has ended")
         began = time.monotonic()
         wait_until(lambda: gateway.said().count("it is started again") > 1, "it has ended again")
