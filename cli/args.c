@@ -88,7 +88,8 @@ static enum cli_exit refuse_value(const struct cli_option *option, const char *v
     return CLI_USAGE;
 }
 
-static enum cli_exit set_value(const struct cli_option *option, void *settings, const char *value)
+static enum cli_exit set_value(const struct cli_option *option, void *settings, char *value,
+                               struct cli_operands *operands)
 {
     char *field = (char *)settings + option->offset;
     const char *end;
@@ -100,9 +101,10 @@ static enum cli_exit set_value(const struct cli_option *option, void *settings, 
         return CLI_DONE;
     case CLI_TEXT:
     case CLI_SWITCH:
-        if (value == NULL)
-            value = "on";
-        memcpy(field, &value, sizeof(value));
+        memcpy(field, &(const char *){value != NULL ? value : "on"}, sizeof(const char *));
+        return CLI_DONE;
+    case CLI_OPERAND:
+        operands->at[operands->count++] = value;
         return CLI_DONE;
     case CLI_COUNT:
         if (!parse_digits(value, &number, &end) || *end != '\0' || number < option->least ||
@@ -147,11 +149,11 @@ static enum cli_exit unknown_option(const struct cli_command *command, const cha
 
 /* Sets the option at argv[*index]; *index moves on where its value is an argument of its own. */
 static enum cli_exit parse_option(const struct cli_command *command, void *settings, size_t argc,
-                                  char **argv, size_t *index)
+                                  char **argv, size_t *index, struct cli_operands *operands)
 {
     char name[NAME_LEN_MAX + 1];
-    const char *typed = argv[*index] + 2;
-    const char *equals = strchr(typed, '=');
+    char *typed = argv[*index] + 2;
+    char *equals = strchr(typed, '=');
     size_t len = equals != NULL ? (size_t)(equals - typed) : strlen(typed);
     snprintf(name, sizeof(name), "%.*s", (int)min_size(len, NAME_LEN_MAX), typed);
 
@@ -166,7 +168,7 @@ static enum cli_exit parse_option(const struct cli_command *command, void *setti
         cli_complain("%s: --%s takes no value", command->name, name);
         return CLI_USAGE;
     }
-    const char *value = equals != NULL ? equals + 1 : NULL;
+    char *value = equals != NULL ? equals + 1 : NULL;
     if (option->kind != CLI_FLAG && option->kind != CLI_SWITCH && value == NULL) {
         if (*index + 1 >= argc) {
             cli_complain("%s: --%s needs a value: %s", command->name, name, option->metavar);
@@ -174,7 +176,7 @@ static enum cli_exit parse_option(const struct cli_command *command, void *setti
         }
         value = argv[++*index];
     }
-    return set_value(option, settings, value);
+    return set_value(option, settings, value, operands);
 }
 
 static enum cli_exit check_operands(const struct cli_command *command, size_t count)
@@ -191,22 +193,21 @@ enum cli_exit cli_parse(const struct cli_command *command, void *settings, size_
                         struct cli_operands *operands)
 {
     bool only_operands = false;
-    size_t count = 0;
+    *operands = (struct cli_operands){.at = argv}; /* in front of what is yet to be read */
     for (size_t i = 0; i < argc; i++) {
         char *arg = argv[i];
         if (!only_operands && strcmp(arg, "--") == 0) {
             only_operands = true;
         } else if (!only_operands && strncmp(arg, "--", 2) == 0) {
-            enum cli_exit status = parse_option(command, settings, argc, argv, &i);
+            enum cli_exit status = parse_option(command, settings, argc, argv, &i, operands);
             if (status != CLI_DONE)
                 return status;
         } else if (!only_operands && arg[0] == '-' && arg[1] != '\0') {
             cli_complain("%s: %s is not an option; options have two dashes", command->name, arg);
             return CLI_USAGE;
         } else {
-            argv[count++] = arg;
+            operands->at[operands->count++] = arg;
         }
     }
-    *operands = (struct cli_operands){.at = argv, .count = count};
-    return check_operands(command, count);
+    return check_operands(command, operands->count);
 }

@@ -150,6 +150,10 @@ static enum cli_exit run(const void *settings, const struct cli_operands *operan
 }
 
 static const struct cli_option options[] = {
+    {.name = "rules",
+     .kind = CLI_OPERAND,
+     .metavar = "PATH",
+     .help = "a PATH, as the commands that run rules take it; may be repeated"},
     CLI_OPTION(CLI_FLAG, merge_domains, NULL,
                "several files of a directory may speak of one domain"),
     CLI_OPTION(CLI_FLAG, json, NULL, "one object instead of text"),

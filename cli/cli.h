@@ -31,6 +31,7 @@ enum cli_kind {
     CLI_SIZE,    /* uint64_t: bytes, with k, m, g or t behind the number */
     CLI_SECONDS, /* double */
     CLI_SWITCH,  /* const char *: --name is "on", --name=TEXT is the text */
+    CLI_OPERAND, /* no field: its value is one operand more */
 };
 
 struct cli_option {

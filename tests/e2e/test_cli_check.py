@@ -29,6 +29,15 @@ def test_an_error_has_a_place_and_a_suggestion(tmp_path):
     assert last.startswith("1 error, 0 warnings")
 
 
+def test_a_path_may_be_given_as_the_commands_that_run_rules_want_it(tmp_path):
+    good, bad = rules_file(tmp_path), rules_file(tmp_path, BAD, "bad.yaml")
+    assert weir("check", "--rules", good).stdout == "2 rules in 1 domain: ok\n"
+    assert weir("check", f"--rules={good}", good, "--rules", good).stdout == "6 rules in 3 domains: ok\n"
+    assert weir("check", "--rules", bad, "--rules", good).returncode == NO
+    assert "--rules needs a value: PATH" in weir("check", "--rules").stderr
+    assert "--rules PATH" in weir("check", "--help").stdout
+
+
 def test_several_paths_are_checked_each(tmp_path):
     good, bad = rules_file(tmp_path), rules_file(tmp_path, BAD, "bad.yaml")
     assert weir("check", good, good).stdout == "4 rules in 2 domains: ok\n"
