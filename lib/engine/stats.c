@@ -24,30 +24,30 @@ static uint64_t near_of(const struct weir_verdict *verdict, float near_ratio)
     return (uint64_t)(int64_t)((float)(int64_t)verdict->limit * near_ratio);
 }
 
-struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,
-                                bool is_shadow)
+struct weir_stats_increment weir_stats_increment_of(const struct weir_verdict *verdict,
+                                                    uint64_t hits, float near_ratio, bool is_shadow)
 {
     uint64_t limit = verdict->limit, before = verdict->before;
     uint64_t after = before > UINT64_MAX - hits ? UINT64_MAX : before + hits;
     uint64_t near = near_of(verdict, near_ratio);
-    struct weir_tally t = {.total_hits = hits};
+    struct weir_stats_increment inc = {.total_hits = hits};
 
     if (hits == 0)
-        return t;
+        return inc;
     if (verdict->allowed) {
-        t.within_limit = hits;
-        t.near_limit = before >= near ? hits : above(after, near);
+        inc.within_limit = hits;
+        inc.near_limit = before >= near ? hits : above(after, near);
     } else if (before >= limit) {
-        t.over_limit = hits;
+        inc.over_limit = hits;
     } else {
-        t.over_limit = above(after, limit);
-        t.near_limit = above(limit, max_u64(near, before));
+        inc.over_limit = above(after, limit);
+        inc.near_limit = above(limit, max_u64(near, before));
     }
     if (is_shadow)
-        t.shadow_mode = t.over_limit;
+        inc.shadow_mode = inc.over_limit;
     if (verdict->by_sketch)
-        t.over_limit_by_sketch = t.over_limit;
-    return t;
+        inc.over_limit_by_sketch = inc.over_limit;
+    return inc;
 }
 
 static void add(struct weir_session *s, const struct weir_item *item,
@@ -59,19 +59,19 @@ static void add(struct weir_session *s, const struct weir_item *item,
 }
 
 /* All that is not well within the limit.  Apart from that, which it would lengthen. */
-static __attribute__((noinline)) void add_tally(struct weir_session *s,
-                                                const struct weir_item *item,
-                                                const struct weir_verdict *verdict)
+static __attribute__((noinline)) void add_increment(struct weir_session *s,
+                                                    const struct weir_item *item,
+                                                    const struct weir_verdict *verdict)
 {
-    struct weir_tally t =
-        weir_tally_of(verdict, item->hits, s->engine->near_ratio, item->is_shadow);
+    struct weir_stats_increment inc =
+        weir_stats_increment_of(verdict, item->hits, s->engine->near_ratio, item->is_shadow);
     const uint64_t amounts[WEIR_COUNTERS] = {
-        [WEIR_COUNTER_TOTAL_HITS] = t.total_hits,
-        [WEIR_COUNTER_OVER_LIMIT] = t.over_limit,
-        [WEIR_COUNTER_NEAR_LIMIT] = t.near_limit,
-        [WEIR_COUNTER_WITHIN_LIMIT] = t.within_limit,
-        [WEIR_COUNTER_SHADOW_MODE] = t.shadow_mode,
-        [WEIR_COUNTER_BY_SKETCH] = t.over_limit_by_sketch,
+        [WEIR_COUNTER_TOTAL_HITS] = inc.total_hits,
+        [WEIR_COUNTER_OVER_LIMIT] = inc.over_limit,
+        [WEIR_COUNTER_NEAR_LIMIT] = inc.near_limit,
+        [WEIR_COUNTER_WITHIN_LIMIT] = inc.within_limit,
+        [WEIR_COUNTER_SHADOW_MODE] = inc.shadow_mode,
+        [WEIR_COUNTER_BY_SKETCH] = inc.over_limit_by_sketch,
     };
     add(s, item, amounts);
 }
@@ -84,7 +84,7 @@ WEIR_HOT void weir_stats_decided(struct weir_session *s, const struct weir_item 
     if (verdict->allowed && is_far && !item->value) /* as nearly all are */
         weir_stats_add_within(s->engine->table, item->stat, s->number, item->hits);
     else
-        add_tally(s, item, verdict);
+        add_increment(s, item, verdict);
 }
 
 void weir_stats_asked(struct weir_session *s, const struct weir_item *item)

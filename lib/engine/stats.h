@@ -8,19 +8,21 @@
  * near = floor(limit x near_limit_ratio) in float32, as there.  Of a refused request only the part
  * beyond the limit is over_limit, and only the part between near and limit is near_limit.
  *
- * Purity: the tally is arithmetic only.  Threads: counters are sharded by session.
+ * Purity: the increment is arithmetic only.  Threads: counters are sharded by session.
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_ENGINE_STATS_H
 #define WEIR_ENGINE_STATS_H
 
 #include "engine/engine.h"
 
-struct weir_tally {
+/* By what one decision raises the counters. */
+struct weir_stats_increment {
     uint64_t total_hits, over_limit, near_limit, within_limit, shadow_mode, over_limit_by_sketch;
 };
 
-struct weir_tally weir_tally_of(const struct weir_verdict *verdict, uint64_t hits, float near_ratio,
-                                bool is_shadow);
+struct weir_stats_increment weir_stats_increment_of(const struct weir_verdict *verdict,
+                                                    uint64_t hits, float near_ratio,
+                                                    bool is_shadow);
 
 /* Adds one descriptor's decision to the statistics of its rule. */
 void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
