@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "engine/spend.h"
 #include "serve/ask_lease_held.h"
 #include "serve/ask_lease_wait.h"
 #include "store/lease.h"
@@ -68,15 +69,11 @@ static bool decide(struct weir_redis_leaser *leaser, struct weir_charge *charge,
     /* Now, and not when the turn began: see store/lease.h. */
     struct weir_lease_at at =
         weir_ask_lease_at(leases, charge->key, charge->limit, weir_table_boot_ns());
-    struct weir_lease_taken taken = weir_lease_take(&at, charge->hits);
+    struct weir_lease_taken taken = weir_charge_spend(charge, &at, leases->asks->shared->board);
     if (taken.said == WEIR_LEASE_NONE)
         return false;
     *is_low = taken.is_low;
-    charge->verdict = weir_lease_board_verdict(leases->asks->shared->board, charge->key,
-                                               charge->limit, charge->hits, &taken, at.boot_ns);
-    charge->is_taken = charge->verdict.allowed;
-    charge->mark = 0;
-    if (taken.said == WEIR_LEASE_SPENT) {
+    if (charge->is_taken) {
         weir_ask_add(leases->asks, WEIR_ASK_COUNT_LEASED, 1);
         weir_ask_add(leases->asks, WEIR_ASK_COUNT_SPENT, charge->hits);
     } else {

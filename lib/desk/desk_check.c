@@ -6,6 +6,7 @@
 #include "engine/key_override.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
+#include "engine/spend.h"
 #include "engine/stats.h"
 #include "engine/top.h"
 
@@ -76,13 +77,9 @@ static bool take_lease(const struct deciding *d, uint32_t i)
     struct weir_item *item = &d->plan->items[i];
     struct weir_charge *charge = item->charges;
     struct weir_lease_at at = lease_of(d, item);
-    struct weir_lease_taken taken = weir_lease_take(&at, charge->hits);
+    struct weir_lease_taken taken = weir_charge_spend(charge, &at, d->desk->board);
     if (taken.said == WEIR_LEASE_NONE)
         return false;
-    charge->verdict = weir_lease_board_verdict(d->desk->board, charge->key, charge->limit,
-                                               charge->hits, &taken, at.boot_ns);
-    charge->is_taken = charge->verdict.allowed;
-    charge->mark = 0;
     d->desk->spent.leased += charge->is_taken;
     d->desk->spent.tokens += charge->is_taken ? charge->hits : 0;
     d->desk->spent.refused += !charge->is_taken;
