@@ -96,19 +96,25 @@ static void join_all(void)
         await_roles(i);
 }
 
-static int start(void **state)
+static int start_servers(void **state)
 {
-    static char url[64];
     (void)state;
     for (int i = 0; i < SERVERS; i++) {
         launch(i);
         tell_id(i);
     }
     join_all();
+    return 0;
+}
+
+static int start(void **state)
+{
+    char url[64];
+    int err = start_servers(state);
     snprintf(url, sizeof(url), "redis-cluster://127.0.0.1:%s", at[1].port); /* one is enough */
     link_rig_start(&rig, &(const struct weir_redis_link_options){.url = url});
     rig.keys = KEYS;
-    return 0;
+    return err;
 }
 
 static int stop(void **state)
@@ -125,6 +131,15 @@ static uint64_t count(enum weir_redis_count which)
     return weir_redis_link_count(rig.link, which);
 }
 
+static void await_count(enum weir_redis_count which, uint64_t wanted)
+{
+    uint64_t begun_ns = link_rig_now();
+    while (count(which) < wanted) {
+        assert_true(link_rig_now() - begun_ns < LINK_RIG_PATIENCE_S * UINT64_C(1000000000));
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
 /* The slot of put_count()'s n-th key, and which master has it at first. */
 static int slot_of(int n)
 {
@@ -139,6 +154,25 @@ static int master_of(int slot)
     while (slot >= (i + 1) * WEIR_REDIS_SLOTS / MASTERS)
         i++;
     return i;
+}
+
+/* A replica is in the map when it has heard of something to replicate. */
+static void await_listed(int server, int replica)
+{
+    char words[64];
+    int n = 0;
+    int64_t is_listed = 0;
+    while (master_of(slot_of(n)) != replica - MASTERS)
+        n++;
+    snprintf(words, sizeof(words), "SET key:%d 0", n);
+    ask(replica - MASTERS, words);
+    for (int tries = 0; is_listed == 0; tries++) {
+        assert_true(tries < 6000);
+        ask(server, "CLUSTER SLOTS");
+        for (uint32_t i = 0; i < servers[server].count; i++)
+            is_listed += servers[server].nodes[i].number == strtoll(at[replica].port, NULL, 10);
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
 }
 
 /* ---- what is to be shown ---- */
@@ -270,6 +304,37 @@ static void masters_change_while_calls_run(void **state)
     assert_true(count(WEIR_REDIS_COUNT_REDIRECTS) > 0);
 }
 
+/* Who is tried for as long as a call may wait is tried as long the second time, whatever became of
+ * the first, when nobody waited for it but who asks what lies where. */
+static void a_replica_asked_in_vain_is_waited_for_when_it_leads(void **state)
+{
+    const int master = 0, replica = MASTERS;
+    char url[64];
+    (void)state;
+    await_listed(1, replica);
+    for (int i = 0; i < SERVERS; i++)
+        ask(i, "CONFIG SET cluster-node-timeout 60000"); /* from now on nobody is missed */
+    kill(servers[replica].server, SIGSTOP);
+    snprintf(url, sizeof(url), "redis-cluster://127.0.0.1:%s,127.0.0.1:%s", at[replica].port,
+             at[1].port);
+    uint64_t begun_ns = link_rig_now();
+    link_rig_start(&rig, &(const struct weir_redis_link_options){.url = url, .deadline_ms = 5000});
+    rig.keys = KEYS;
+    await_count(WEIR_REDIS_COUNT_BREAKS, 1); /* it does not let us in */
+    kill(servers[replica].server, SIGCONT);
+    ask(replica, "CLUSTER FAILOVER");
+    redis_rig_await(&servers[master], "INFO replication", "role:slave");
+    kill(servers[replica].server, SIGSTOP);
+    /* Another 2 s of connecting, and the first time would be longer ago than a call may wait. */
+    while (link_rig_now() - begun_ns < UINT64_C(3000000000))
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    link_rig_begin(&rig, put_count, KEYS);
+    await_count(WEIR_REDIS_COUNT_BREAKS, 2);
+    kill(servers[replica].server, SIGCONT);
+    assert_int_equal(link_rig_end(&rig).good, KEYS);
+    assert_int_equal(count(WEIR_REDIS_COUNT_OPENINGS), 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
@@ -279,6 +344,8 @@ int main(void)
         TEST(what_is_torn_apart_waits_until_it_is_whole),
         TEST(a_dead_masters_replica_takes_over),
         TEST(masters_change_while_calls_run),
+        cmocka_unit_test_setup_teardown(a_replica_asked_in_vain_is_waited_for_when_it_leads,
+                                        start_servers, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
