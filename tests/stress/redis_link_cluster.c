@@ -326,7 +326,7 @@ static void a_replica_asked_in_vain_is_waited_for_when_it_leads(void **state)
     redis_rig_await(&servers[master], "INFO replication", "role:slave");
     kill(servers[replica].server, SIGSTOP);
     /* Another 2 s of connecting, and the first time would be longer ago than a call may wait. */
-    while (link_rig_now() - begun_ns < UINT64_C(3000000000))
+    while (link_rig_now() - begun_ns < UINT64_C(3500000000))
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     link_rig_begin(&rig, put_count, KEYS);
     await_count(WEIR_REDIS_COUNT_BREAKS, 2);
