@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""eventual - limits that machines share eventually: what slips through, what it costs, beside a machine that shares nothing.
+"""eventual - limits that machines share eventually: what slips through, what it costs, beside one that shares nothing.
 
     bench/eventual.py        (of build/weir, or what WEIR_BIN names; takes a minute)
 
-The load is tests/chaos/hammer.c's, and so is the history that admitted hits are counted in.  Processor time is the service's
-own (/proc/PID/task/*/schedstat); the two services take turns.
+The load is tests/chaos/hammer.c's, and so is the history that admitted hits are counted in.  Processor time is the
+service's own (/proc/PID/task/*/schedstat); the two services take turns.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -15,7 +15,8 @@ import statistics
 import sys
 import tempfile
 
-sys.path[:1] = (str(pathlib.Path(__file__).resolve().parents[1] / "tests" / rigs) for rigs in ("e2e", "conformance", "chaos"))
+sys.path[:1] = (str(pathlib.Path(__file__).resolve().parents[1] / "tests" / rigs)
+                for rigs in ("e2e", "conformance", "chaos"))
 import checker  # noqa: E402
 from fleet_rig import LONG_WINDOW_S, Fleet  # noqa: E402
 from history import by_key  # noqa: E402
@@ -54,8 +55,8 @@ def slipped(folder, limit):
         over = [max(0, sum(hit.hits for hit in checker.admitted(hits)) - limit) for hits in by_key(load.hits).values()]
         told = sum(fleet.metric(i, "weir_eventual_over_admitted_total") for i in range(3))
     unit = max(1, limit // 10)
-    print(f"limit {limit:6}: beyond it at the worst {max(over)}, on average {statistics.mean(over):.1f}; proven {3 * 2 * unit}, "
-          f"promised {2 * unit * 5}; counted {sum(over)}, exported {told:.0f}")
+    print(f"limit {limit:6}: beyond it at the worst {max(over)}, on average {statistics.mean(over):.1f}; "
+          f"proven {3 * 2 * unit}, promised {2 * unit * 5}; counted {sum(over)}, exported {told:.0f}")
 
 
 def redis_us(server):
@@ -66,7 +67,8 @@ def redis_us(server):
 def messages(folder):
     """To the store, for each decision: a key that everybody asks for, and keys that are asked for once."""
     folder.mkdir()
-    limits = {"hot": checker.Limit("fixed_window", 1_000_000), "cold": checker.Limit("fixed_window", 100, LONG_WINDOW_S)}
+    limits = {"hot": checker.Limit("fixed_window", 1_000_000),
+              "cold": checker.Limit("fixed_window", 100, LONG_WINDOW_S)}
     with Server(folder / "redis") as server, Fleet(folder, server.url, limits, count=1, flags=EVENTUAL) as fleet:
         for keys in ("hot", "cold*1000000"):
             before, spent = fleet.metric(0, "weir_eventual_messages_total"), redis_us(server)
@@ -74,7 +76,8 @@ def messages(folder):
                 pass
             settle(fleet)
             sent = fleet.metric(0, "weir_eventual_messages_total") - before
-            print(f"{keys.partition('*')[0]:5}: {len(load.hits)} decisions, {sent:.0f} messages: {sent / len(load.hits):.4f} each; "
+            print(f"{keys.partition('*')[0]:5}: {len(load.hits)} decisions, {sent:.0f} messages: "
+                  f"{sent / len(load.hits):.4f} each; "
                   f"{(redis_us(server) - spent) / len(load.hits):.2f} us of Redis each")
 
 
@@ -101,7 +104,8 @@ def cost(folder):
                     pass
                 spent[i].append((cpu_ns(fleet.nodes[0]) - began) / len(load.hits))
     local, eventual = (statistics.median(spent[i]) for i in spent)
-    print(f"a decision over gRPC, 1000 keys, 10000 a second: local {local / 1000:.2f} us, eventual {eventual / 1000:.2f} us")
+    print(f"a decision over gRPC, 1000 keys, 10000 a second: local {local / 1000:.2f} us, "
+          f"eventual {eventual / 1000:.2f} us")
 
 
 def main():

@@ -39,8 +39,8 @@ class Run:
         time.sleep(rig.quick(3, 0))     # until the nodes know of each other
         before, began_ns, ours_ns = calls(rig, redis), redis.cpu_ns(), sum(node.cpu_ns() for node in nodes)
         counts = json.loads(rig.load([rig.build / "tests/chaos_hammer", "--protocol", "grpc", "--keys", key, "--nodes",
-                                      ",".join(str(node.port) for node in nodes), "--rate", rig.quick(rate, 2000), "--seconds",
-                                      seconds, rig.folder / "history"], cpus=rig.all_cpus))
+                                      ",".join(str(node.port) for node in nodes), "--rate", rig.quick(rate, 2000),
+                                      "--seconds", seconds, rig.folder / "history"], cpus=rig.all_cpus))
         self.admitted, self.answers = counts["ok"], counts["ok"] + counts["over"]
         self.rate, self.seconds = self.answers / seconds, seconds
         self.calls = calls(rig, redis) - before
@@ -55,15 +55,16 @@ class Run:
 
 
 def cases(rig):
-    redis = rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                                    "--dir", rig.folder], rig.all_cpus)
+    redis = rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+                                    "no", "--dir", rig.folder], rig.all_cpus)
     hot, strict = Run(rig, redis, "plenty"), Run(rig, redis, "plenty", "--store-leases=off")
     yield Case("calls of Redis, of 100 decisions", ("<=", 1.0), 100 * hot.calls / hot.answers, note=hot.note())
     yield Case("the same without leases", None, 100 * strict.calls / strict.answers, note=strict.note())
     yield Case("cold keys, calls of each", ("<=", 1.0), *cold(rig, redis))
     bucket = Run(rig, redis, "bucket")
     share = 100 * bucket.admitted / (BURST + BUCKET * bucket.seconds)
-    yield Case("a bucket that is used up: calls, of 100", ("<=", 1.0), 100 * bucket.calls / bucket.answers, note=bucket.note())
+    yield Case("a bucket that is used up: calls, of 100", ("<=", 1.0), 100 * bucket.calls / bucket.answers,
+               note=bucket.note())
     yield Case("and how much of it passes", (">=", 99.0), share, unit="%")
 
 

@@ -1,7 +1,8 @@
 """How evenly a leaky bucket lets requests go through nginx: their distances, as the upstream sees them.
 
-Requests stand in line all the time; each comes to the upstream, which notes when.  A request may come late, where the machine is busy, but
-not early: so what is counted is how far two are apart at least.  By p99.9: 999 of 1000 distances are as long or longer.
+Requests stand in line all the time; each comes to the upstream, which notes when.  A request may come late, where the
+machine is busy, but not early: so what is counted is how far two are apart at least.  By p99.9: 999 of 1000 distances
+are as long or longer.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -22,7 +23,8 @@ MAY_LACK_MS = 2
 RULES = f"""\
 domain: bench
 descriptors:
-  - {{key: generic_key, value: all, rate_limit: {{unit: second, requests_per_unit: {RATE}, burst: 64, algorithm: leaky_bucket}}}}
+  - {{key: generic_key, value: all,
+      rate_limit: {{unit: second, requests_per_unit: {RATE}, burst: 64, algorithm: leaky_bucket}}}}
 """
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -71,6 +73,6 @@ def cases(rig):
     apart_ms = sorted((b - a) / 1e6 for a, b in zip(when, when[1:]))
     lost = requests - (len(when) if f"{requests} 2xx" in said else 0)
     yield Case("requests lost", ("<=", 0), lost, note=f"of {requests}")
-    yield Case("the least distance but for 1 of 1000", (">=", STEP_MS - MAY_LACK_MS), apart_ms[len(apart_ms) // 1000], None,
-               "ms", note=f"of {STEP_MS:.0f} ms; least {apart_ms[0]:.2f}")
+    yield Case("the least distance but for 1 of 1000", (">=", STEP_MS - MAY_LACK_MS), apart_ms[len(apart_ms) // 1000],
+               None, "ms", note=f"of {STEP_MS:.0f} ms; least {apart_ms[0]:.2f}")
     yield Case("on average", None, (when[-1] - when[0]) / 1e6 / (len(when) - 1), None, "ms")

@@ -1,7 +1,7 @@
 """What each part of limiting costs in an nginx worker: instructions of a request for a small file, by callgrind.
 
-Configurations that differ by one part are counted; the difference is the part's.  The kernel's work is not in it, which is
-the same for all and most of what a request costs.
+Configurations that differ by one part are counted; the difference is the part's.  The kernel's work is not in it, which
+is the same for all and most of what a request costs.
 
 SPDX-License-Identifier: Apache-2.0
 """

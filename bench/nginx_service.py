@@ -1,5 +1,5 @@
-"""What it costs nginx to count for many machines: on a hot key, of which the service has leased tokens into the table, and
-where each request is asked for; against the same nginx that counts for itself.
+"""What it costs nginx to count for many machines: on a hot key, of which the service has leased tokens into the table,
+and where each request is asked for; against the same nginx that counts for itself.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -21,7 +21,8 @@ descriptors:
 
 def nginx(rig, name, table, http=""):
     rules = rig.file("rules.yaml", RULES)
-    return start(rig, name, "weir_limit on;", ANSWERS["a file"], load=f"load_module {rig.build}/nginx/ngx_http_weir_module.so;",
+    return start(rig, name, "weir_limit on;", ANSWERS["a file"],
+                 load=f"load_module {rig.build}/nginx/ngx_http_weir_module.so;",
                  http=f"weir_rules {rules}; weir_table {table} size=8m; {http}")
 
 
@@ -31,8 +32,8 @@ class Host:
     def __init__(self, rig, redis, name, *flags):
         table, desk = rig.folder / f"{name}.table", rig.folder / f"{name}.sock"
         self.service = rig.weir("admin", RULES, cpus=rig.all_cpus, more=[
-            "--table", table, "--table-size", "8m", "--store", f"redis://127.0.0.1:{redis.port}", "--store-deadline", "1s",
-            "--store-prefix", f"{name}:", "--desk", f"unix:{desk}", *flags])
+            "--table", table, "--table-size", "8m", "--store", f"redis://127.0.0.1:{redis.port}", "--store-deadline",
+            "1s", "--store-prefix", f"{name}:", "--desk", f"unix:{desk}", *flags])
         self.nginx = nginx(rig, name, table, f"weir_service unix:{desk} timeout=2s;")
         self.services_ns = []
 
@@ -48,8 +49,8 @@ def cases(rig):
     os.chmod(rig.folder, 0o755)
     (rig.folder / "html").mkdir()
     rig.file("html/index.html", "hello\n")
-    redis = rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                                    "--dir", rig.folder], rig.all_cpus)
+    redis = rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+                                    "no", "--dir", rig.folder], rig.all_cpus)
     alone = nginx(rig, "alone", rig.folder / "alone.table")
 
     def bare():
@@ -60,7 +61,8 @@ def cases(rig):
     for title, flags in (("a hot key", ()), ("each request asked", ("--store-leases=off",))):
         host = Host(rig, redis, title.replace(" ", "_"), *flags)
         before, runs = calls(rig, redis), rig.quick(PAIRS, 2)
-        case = rig.pairs(f"{title}: of a worker's time", None, lambda: host.cost(rig), bare, is_share=False, count=PAIRS)
+        case = rig.pairs(f"{title}: of a worker's time", None, lambda: host.cost(rig), bare, is_share=False,
+                         count=PAIRS)
         yield case
         yield Case(f"{title}: beside it the service", None, statistics.median(host.services_ns) / 1000, unit="us")
         asked = runs * rig.quick(6000, 100)

@@ -89,7 +89,8 @@ def main():
             what = record(kind, rest)
             cost = measure(client, wire, lambda name: command(b"FCALL", function, b"1", name, b"\0", what), b"*2\r\n")
             print(f"{title:28}{cost[0]:8.1f}{cost[1]:14.0f}")
-        cost = measure(client, wire, lambda name: command(b"INCRBY", name, b"1") + command(b"EXPIRE", name, b"3600"), b":")
+        cost = measure(client, wire, lambda name: command(b"INCRBY", name, b"1") + command(b"EXPIRE", name, b"3600"),
+                       b":")
         print(f"{'INCRBY and EXPIRE':28}{cost[0]:8.1f}{cost[1]:14.0f}")
 
 

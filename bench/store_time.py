@@ -1,8 +1,8 @@
-"""How much later an answer comes because a store is asked: one node, one hot key, over gRPC, beside a node without a store.
+"""How much later an answer comes because a store is asked: one node, one hot key, over gRPC, beside one without.
 
-The load (tests/chaos/hammer.c) asks on schedule and writes down when each answer came.  All kinds take turns, and what is told
-is the median of what the rounds added to the node without a store in the same round.  Everything is on one machine: the round trip
-is a loopback's, to which a network adds its own.
+The load (tests/chaos/hammer.c) asks on schedule and writes down when each answer came.  All kinds take turns, and what
+is told is the median of what the rounds added to the node without a store in the same round.  Everything is on one
+machine: the round trip is a loopback's, to which a network adds its own.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -29,15 +29,15 @@ SHARES = {"p50": 0.5, "p99": 0.99}
 
 
 def redis_server(rig, *more):
-    return rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                                   "--repl-diskless-sync-delay", "0", "--dir", rig.folder, *more], rig.all_cpus)
+    return rig.serve(lambda port: ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+                                   "no", "--repl-diskless-sync-delay", "0", "--dir", rig.folder, *more], rig.all_cpus)
 
 
 def times_us(rig, node):
     """What each answer took."""
     path = rig.folder / "history"
-    rig.load([rig.build / "tests/chaos_hammer", "--protocol", "grpc", "--keys", "plenty", "--nodes", node.port, "--rate", RATE,
-              "--seconds", rig.quick(2, 0.3), path], cpus=rig.load_cpus)
+    rig.load([rig.build / "tests/chaos_hammer", "--protocol", "grpc", "--keys", "plenty", "--nodes", node.port,
+              "--rate", RATE, "--seconds", rig.quick(2, 0.3), path], cpus=rig.load_cpus)
     return [(hit.answered_ns - hit.sent_ns) / 1000 for hit in history.read(path) if hit.verdict == history.OK]
 
 

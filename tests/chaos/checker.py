@@ -1,16 +1,17 @@
 """Did more pass than may?  Reads a history (history.py) and looks for an interval that has more than the limit's bound.
 
-When a request was decided is known only to lie between asking and answering.  So what counts against an interval is what
-must have been decided inside it, asked after its beginning and answered before its end.  A violation that is reported is
-one whatever the instants were.  What slips through is at most what was under way at the two ends.
+When a request was decided is known only to lie between asking and answering.  So what counts against an interval is
+what must have been decided inside it, asked after its beginning and answered before its end.  A violation that is
+reported is one whatever the instants were.  What slips through is at most what was under way at the two ends.
 
 Two laws are enough for nearly all algorithms, on time itself or on the numbers of its windows:
 
     rate(first, more, each)     n intervals of `each` have at most first + n * more             buckets, windows, ticks
     rolling(length, most)       no interval of this length has more than `most`                 logs, sub-windows, slots
 
-With S(x) hits asked before x and A(y) answered by y, at least A(y) - S(x) were decided from x to y.  It is exact but for
-requests that were under way from before x until after y, and it makes both laws linear: a million requests take seconds.
+With S(x) hits asked before x and A(y) answered by y, at least A(y) - S(x) were decided from x to y.  It is exact but
+for requests that were under way from before x until after y, and it makes both laws linear: a million requests take
+seconds.
 
 As a program:   checker.py HISTORY DESCRIPTOR=ALGORITHM,LIMIT,SECONDS[,burst=N][,buckets=N]...
 SPDX-License-Identifier: Apache-2.0
@@ -89,7 +90,8 @@ def rate(decided, first, more, each):
     begins = [(x, sooner * each - more * x) for x, sooner in before(steps((x, amount) for x, _, amount in decided))]
     worst, i = 0, 0
     for y, total in steps((y, amount) for _, y, amount in decided):
-        while i < len(begins) and begins[i][0] <= y:        # the least so far is the worst beginning for all that ends later
+        # The least so far is the worst beginning for all that ends later.
+        while i < len(begins) and begins[i][0] <= y:
             least = min(least, begins[i][1]) if i else begins[i][1]
             i += 1
         over = (total - first) * each - more * y - least
@@ -110,7 +112,7 @@ def rolling(decided, length, most):
 
 
 def sliding(hits, limit):
-    """The weighted counter: at y in window i, what was admitted in i, and what is left of i - 1, are at most the limit."""
+    """The weighted counter: at y in window i, what was admitted in i, and is left of i - 1, is within the limit."""
     width, windows = limit.window_ns, {}
     for first, last, amount in spans(hits):
         if first // width == last // width:
@@ -144,8 +146,8 @@ def excess(hits, limit):
 
 
 def utilisation(hits, limit, from_ns, to_ns):
-    """What was admitted from one instant of Redis's clock to another, by what the limit allows at the most in between.  For
-    a key that is asked for more than it may have all the time; what may have passed outside does not count."""
+    """What was admitted from one instant of Redis's clock to another, by what the limit allows at the most in between.
+    For a key that is asked for more than it may have all the time; what may have passed outside does not count."""
     width = limit.window_ns
     if limit.algorithm == "sliding_window_counter" and limit.buckets > 1:
         width += width // limit.buckets         # the oldest sub-window counts in full
@@ -160,8 +162,8 @@ def utilisation(hits, limit, from_ns, to_ns):
 
 
 def count_in(hits, from_ns, to_ns):
-    """(least, most) hits that were counted from one instant of Redis's clock to another.  The least were told to be allowed,
-    and the most are also those nobody heard the answer of."""
+    """(least, most) hits that were counted from one instant of Redis's clock to another.  The least were told to be
+    allowed, and the most are also those nobody heard the answer of."""
     least = sum(hit.hits for hit in admitted(hits) if from_ns <= hit.first_ns and hit.last_ns < to_ns)
     most = sum(hit.hits for hit in hits if hit.first_ns < to_ns and hit.last_ns >= from_ns
                and hit.verdict not in (history.OVER, history.ERROR))
@@ -184,13 +186,15 @@ def limit_of(text):
 
 def main(arguments):
     if len(arguments) < 2:
-        sys.exit("usage: checker.py HISTORY DESCRIPTOR=ALGORITHM,LIMIT,SECONDS[,burst=N][,buckets=N][,refill=interval]...")
+        sys.exit("usage: checker.py HISTORY "
+                 "DESCRIPTOR=ALGORITHM,LIMIT,SECONDS[,burst=N][,buckets=N][,refill=interval]...")
     limits = {int(name): limit_of(text) for name, _, text in (one.partition("=") for one in arguments[1:])}
     hits = history.read(pathlib.Path(arguments[0]))
     found = check(hits, limits)
     for key, number in found.items():
         print(f"descriptor {key[0]}, value {key[1]}: {number} more than its bound")
-    print(f"{len(hits)} requests, {sum(hit.hits for hit in admitted(hits))} hits admitted, {len(found)} keys over their bound")
+    print(f"{len(hits)} requests, {sum(hit.hits for hit in admitted(hits))} hits admitted, "
+          f"{len(found)} keys over their bound")
     return 1 if found else 0
 
 

@@ -1,4 +1,4 @@
-"""What may befall a store, each as a context: it begins at the beginning, and at the end the store accepts writes again.
+"""What may befall a store, each as a context: it begins at the beginning, and at its end the store takes writes again.
 
     with Site(folder) as site, FAULTS["frozen"](site): ...
 
@@ -77,7 +77,8 @@ def killed(server):
 FAULTS = {
     "killed": fault(lambda site: site.server.kill(), lambda site: site.server.start()),
     "frozen": fault(lambda site: site.server.freeze(), lambda site: site.server.thaw()),
-    "slow": fault(lambda site: setattr(site.proxy, "delay_s", SLOW_S), lambda site: setattr(site.proxy, "delay_s", 0.0)),
+    "slow": fault(lambda site: setattr(site.proxy, "delay_s", SLOW_S),
+                  lambda site: setattr(site.proxy, "delay_s", 0.0)),
     "cut off": fault(lambda site: site.proxy.cut(), lambda site: site.proxy.heal()),
     "silent": fault(lambda site: site.proxy.silence(), lambda site: site.proxy.heal()),
     "disk full": fault(lambda site: site.server.fill_disk(), lambda site: site.server.free_disk()),

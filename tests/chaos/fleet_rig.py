@@ -155,7 +155,8 @@ class Fleet:
 
     def wait_for_store(self):
         """Until all have found that it is back."""
-        wait_until(lambda: not any(self.metric(i, "weir_store_servers_away") for i in range(len(self.nodes))), "the store")
+        wait_until(lambda: not any(self.metric(i, "weir_store_servers_away") for i in range(len(self.nodes))),
+                   "the store")
 
     def rss(self):
         return max(node.rss() for node in self.nodes if node.is_running())

@@ -1,10 +1,10 @@
 """Histories: who was asked what, when, and what came of it.  hammer.c writes them, checker.py reads them.
 
     head    8s magic   q q least and most of wall clock - monotonic clock, in ns, during the run   Q records
-    record  Q due   Q sent   Q answered   Q control   I value   I hits   H descriptor   B node   B verdict   4 bytes of 0
+    record  Q due  Q sent  Q answered  Q control  I value  I hits  H descriptor  B node  B verdict  4 bytes of 0
 
-Times are of the monotonic clock, in ns.  `control` is when a timer fired that was set for the deadline after `due`: how late
-this machine was just then.  Records are in the order of `due`.
+Times are of the monotonic clock, in ns.  `control` is when a timer fired that was set for the deadline after `due`: how
+late this machine was just then.  Records are in the order of `due`.
 SPDX-License-Identifier: Apache-2.0
 """
 import struct
@@ -36,7 +36,8 @@ def read(path):
     data = path.read_bytes()
     magic, least, most, count = HEAD.unpack_from(data)
     assert magic == MAGIC and len(data) == HEAD.size + count * RECORD.size, f"{path} is no whole history"
-    return [Hit((descriptor, value), node, verdict, hits, sent + least - TICK_NS, answered + most, due, sent, answered, control)
+    return [Hit((descriptor, value), node, verdict, hits, sent + least - TICK_NS, answered + most, due, sent, answered,
+                control)
             for due, sent, answered, control, value, hits, descriptor, node, verdict
             in RECORD.iter_unpack(memoryview(data)[HEAD.size:])]
 

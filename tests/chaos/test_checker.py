@@ -1,7 +1,7 @@
 """The checker believes what the engine decides, and finds every limiter that is wrong by one.
 
-Decisions are the engine's own, by `weir replay`; a wrong limiter is the engine with other rules, another clock, or without
-what it knew.
+Decisions are the engine's own, by `weir replay`; a wrong limiter is the engine with other rules, another clock, or
+without what it knew.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
@@ -42,7 +42,8 @@ def decide(tmp_path, limit, times_us, hits=1):
 def record(rng, times_us, verdicts, latency_us=300, hits=1):
     """The history that a client would have written."""
     return [history.Hit((0, 0), rng.randrange(3), history.OK if allowed else history.OVER, hits,
-                        BEGIN + (us - rng.randrange(latency_us)) * US - US, BEGIN + (us + rng.randrange(latency_us)) * US)
+                        BEGIN + (us - rng.randrange(latency_us)) * US - US,
+                        BEGIN + (us + rng.randrange(latency_us)) * US)
             for us, allowed in zip(times_us, verdicts, strict=True)]
 
 

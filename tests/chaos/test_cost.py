@@ -27,7 +27,8 @@ def beyond_the_timer(hits, part):
 
 
 def tell(title, load, **more):
-    shares = {name: beyond_the_timer(load.hits, part) for name, part in (("p50_us", .5), ("p99_us", .99), ("p999_us", .999))}
+    shares = {name: beyond_the_timer(load.hits, part)
+              for name, part in (("p50_us", .5), ("p99_us", .99), ("p999_us", .999))}
     figures.tell(title, **shares, **more)
 
 
@@ -49,7 +50,8 @@ def test_a_cold_key_costs_one_command(tmp_path):
 def test_a_decision_takes(store, tmp_path):
     """Told, not judged: the difference between the two is what the way to Redis and back adds."""
     with Server(tmp_path / "redis") as server:
-        with Fleet(tmp_path, server.url if store == "redis" else "local", LIMITS, flags=("--store-deadline", "10s")) as fleet:
+        with Fleet(tmp_path, server.url if store == "redis" else "local", LIMITS,
+                   flags=("--store-deadline", "10s")) as fleet:
             for protocol in "grpc", "json":
                 with fleet.load(protocol, "cold*1000000", rate=quick(500, 2000), seconds=quick(1, 10)) as load:
                     pass

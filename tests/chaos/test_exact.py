@@ -1,7 +1,7 @@
 """Exact: three nodes on one store admit what one machine would, and not one more, whatever they are asked.
 
-Deadlines are long here, and nobody decides without the store: what is tested is what the store decides.  test_faults.py has the
-rest.  With WEIR_CHAOS=long (`make chaos`) it takes longer, and asks more.
+Deadlines are long here, and nobody decides without the store: what is tested is what the store decides.  test_faults.py
+has the rest.  With WEIR_CHAOS=long (`make chaos`) it takes longer, and asks more.
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib

@@ -1,7 +1,7 @@
 """Masters that die, masters that are replaced in good order, and slots that move, under load.
 
-In good order nothing is lost: who asks is answered, and every count is where it was.  A master that dies takes with it what its
-replica had not heard of; how much that was is told, and --store-wait makes it less.
+In good order nothing is lost: who asks is answered, and every count is where it was.  A master that dies takes with it
+what its replica had not heard of; how much that was is told, and --store-wait makes it less.
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
@@ -79,7 +79,8 @@ def test_a_master_of_a_cluster_dies(tmp_path):
 
 
 def test_the_master_that_sentinels_watch_dies(tmp_path):
-    with Sentinels(tmp_path / "redis") as sentinels, Fleet(tmp_path, sentinels.url, LIMITS, NODES, flags=HASTY) as fleet:
+    with Sentinels(tmp_path / "redis") as sentinels, \
+            Fleet(tmp_path, sentinels.url, LIMITS, NODES, flags=HASTY) as fleet:
         @contextlib.contextmanager
         def death():
             master = sentinels.current()
@@ -87,8 +88,8 @@ def test_the_master_that_sentinels_watch_dies(tmp_path):
             sentinels.wait_for_successor(master)
             yield
         trial = Trial(fleet, death(), 0, rate=RATE, keys=KEYS)
-        figures.tell("master of Sentinel dies", lost=lost(trial, [sentinels.current()]), lateness_ms=trial.lateness_ms(),
-                     recovery_ms=trial.recovery_ms())
+        figures.tell("master of Sentinel dies", lost=lost(trial, [sentinels.current()]),
+                     lateness_ms=trial.lateness_ms(), recovery_ms=trial.recovery_ms())
         judge_answers(trial, fleet)
         judge_end(trial)
 
@@ -126,4 +127,5 @@ def test_a_cluster_in_good_order(event, tmp_path):
         assert verdicts(trial.load.hits) == {OK}
         servers = [node for node in cluster.nodes if node.is_master()]
         for name in "closed", "local":
-            wait_until(lambda name=name: counts(servers, name) == admitted(trial.load, name), "what was leased to come back")
+            wait_until(lambda name=name: counts(servers, name) == admitted(trial.load, name),
+                       "what was leased to come back")

@@ -1,4 +1,5 @@
-"""The store is gone, slow or half-dead, under load: every question is answered in time and as its rule says; then all is as it was.
+"""The store is gone, slow or half-dead, under load: every question is answered in time and as its rule says; then all
+is as it was.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -11,15 +12,16 @@ from fleet_rig import Fleet, quick
 from fleet_rig import LIMITS as ALGORITHMS
 from redis_rig import Server
 from service import wait_until
-from trial import (AFTER_S, HASTY, KEYS, LEASING, LIMITS, NODES, TRIES, USE, Trial, best_of, judge_answers, judge_counts,
-                   judge_lateness, judge_policies, judge_recovery, judge_shares, judge_tokens, least_use)
+from trial import (AFTER_S, HASTY, KEYS, LEASING, LIMITS, NODES, TRIES, USE, Trial, best_of, judge_answers,
+                   judge_counts, judge_lateness, judge_policies, judge_recovery, judge_shares, judge_tokens, least_use)
 
 
 def run(folder, fault, seconds, judge, flags=HASTY, **load):
     """A trial with a store and nodes of its own."""
     folder.mkdir()
     with Site(folder) as site, \
-            Fleet(folder, site.url_for(fault), LIMITS, NODES, flags, listeners=("grpc", "http", "resp", "admin")) as fleet:
+            Fleet(folder, site.url_for(fault), LIMITS, NODES, flags,
+                  listeners=("grpc", "http", "resp", "admin")) as fleet:
         trial = Trial(fleet, FAULTS[fault](site), seconds, **load)
         judge_answers(trial, fleet)
         judge(trial, site)
@@ -35,7 +37,8 @@ def test_a_store_that_is(name, tmp_path):
         judge_counts(trial, site, name in BREAK)
     seconds, rate = quick(1.2, 30 if name == "frozen" else 5), quick(600, 1500 if name in NETWORK else 5000)
     best = best_of(lambda folder: run(folder, name, seconds, judge, keys=KEYS, rate=rate), tmp_path)
-    figures.tell(f"store {name}", recovery_ms=best.recovery_ms(), lateness_ms=best.lateness_ms(), growth_kib=best.growth / 1024)
+    figures.tell(f"store {name}", recovery_ms=best.recovery_ms(), lateness_ms=best.lateness_ms(),
+                 growth_kib=best.growth / 1024)
     judge_lateness(best)
 
 
@@ -53,13 +56,14 @@ def test_leases_in_hand_and_a_store_that_is(name, tmp_path):
 
 @pytest.mark.parametrize("name", quick(("killed", "frozen", "cut off"), FAULTS))
 def test_nobody_gets_more_than_the_limit_while_the_store_is(name, tmp_path):
-    """With leases in hand, and where nobody may decide without the store: it loses nothing that it acknowledged.  Afterwards what may
-    pass does; what else this machine does can only make it less."""
+    """With leases in hand, and where nobody may decide without the store: it loses nothing that it acknowledged.
+    Afterwards what may pass does; what else this machine does can only make it less."""
     flags, shares = (*LEASING, "--on-store-error", "closed"), []
     while len(shares) < TRIES and max(shares, default=(-1, "")) < (USE, ""):
         folder = tmp_path / f"try{len(shares)}"
         with Site(folder) as site, Fleet(folder, site.url_for(name), ALGORITHMS, NODES, flags) as fleet:
-            trial = Trial(fleet, FAULTS[name](site), quick(0.8, 5), AFTER_S + quick(0, 3), keys=",".join(ALGORITHMS), rate=1500)
+            trial = Trial(fleet, FAULTS[name](site), quick(0.8, 5), AFTER_S + quick(0, 3), keys=",".join(ALGORITHMS),
+                          rate=1500)
             judge_answers(trial, fleet)
             found = checker.check(trial.load.hits, trial.load.limits)
             assert {trial.load.names[descriptor]: over for (descriptor, _), over in found.items()} == {}
@@ -68,8 +72,9 @@ def test_nobody_gets_more_than_the_limit_while_the_store_is(name, tmp_path):
     assert max(shares) >= (USE, ""), shares
 
 
-@pytest.mark.parametrize("protocol, keys, throttle", [("json", "closed*100", None), ("check", "remote_address*100", None),
-                                                      ("resp", "user*100", Limit("token_bucket", 100, burst=50))])
+@pytest.mark.parametrize("protocol, keys, throttle",
+                         [("json", "closed*100", None), ("check", "remote_address*100", None),
+                          ("resp", "user*100", Limit("token_bucket", 100, burst=50))])
 def test_nobody_waits_for_a_store_that_is_frozen_over(protocol, keys, throttle, tmp_path):
     best = best_of(lambda folder: run(folder, "frozen", quick(0.8, 30), lambda *_: None, protocol=protocol, keys=keys,
                                       throttle=throttle, rate=quick(600, 5000)), tmp_path)
@@ -84,7 +89,8 @@ def test_nodes_know_of_each_other_when_the_store_comes_back_empty(tmp_path):
         server.kill()
         server.start()
         counted = [fleet.metric(i, "weir_store_replies_total") for i in range(2)]
-        wait_until(lambda: all(fleet.metric(i, "weir_store_replies_total") > counted[i] for i in range(2)), "both to be counted")
+        wait_until(lambda: all(fleet.metric(i, "weir_store_replies_total") > counted[i] for i in range(2)),
+                   "both to be counted")
         assert [fleet.metric(i, "weir_store_nodes") for i in range(2)] == [2, 2]
         fleet.nodes.pop().kill()
         wait_until(lambda: fleet.metric(0, "weir_store_nodes") == 1, "the dead to be missed")

@@ -1,4 +1,5 @@
-"""Leases: a hot key is exact to the unit and hardly asked for, a cold one costs one call, and the dead take what they held along.
+"""Leases: a hot key is exact to the unit and hardly asked for, a cold one costs one call, and the dead take what they
+held along.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -40,7 +41,8 @@ def fleet(store, tmp_path):
 def calls(server):
     """How often the script was called."""
     with server.client as client:
-        return sum(client.info("commandstats").get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("fcall", "evalsha"))
+        return sum(client.info("commandstats").get(f"cmdstat_{name}", {}).get("calls", 0)
+                   for name in ("fcall", "evalsha"))
 
 
 def admitted(load):
@@ -62,7 +64,8 @@ def test_a_hot_key_is_exact_and_hardly_asked_for(store, fleet):
     with fleet.load("grpc", "few", rate=quick(15000, 30000), seconds=quick(3, 10)) as load:
         pass
     assert admitted(load) == FEW, load.counts
-    assert calls(store) - before <= len(load.hits) / quick(50, 100), f"{calls(store) - before} calls for {len(load.hits)}"
+    asked = calls(store) - before
+    assert asked <= len(load.hits) / quick(50, 100), f"{asked} calls for {len(load.hits)}"
     assert counted([store], "few") >= FEW
 
 
@@ -109,8 +112,8 @@ def test_the_dead_take_along_what_they_held(store, tmp_path):
 
 
 def test_who_waits_for_anothers_call_waits_no_longer_than_its_own_deadline(store, tmp_path):
-    """The store is slow of a sudden: one trip takes more than half the deadline.  Who came while the first call was under way has
-    waited for that already, and cannot wait for another."""
+    """The store is slow of a sudden: one trip takes more than half the deadline.  Who came while the first call was
+    under way has waited for that already, and cannot wait for another."""
     flags = "--store-deadline", "400ms", "--on-store-error", "closed"
     with Proxy(store.port) as proxy, Fleet(tmp_path, proxy.url, LIMITS, count=1, flags=flags) as fleet:
         with fleet.load("grpc", "cold*100", rate=100, seconds=0.1):

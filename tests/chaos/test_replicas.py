@@ -116,8 +116,9 @@ class Pair(Group):
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_a_failover_forgets_no_lease_that_was_used(replicas, tmp_path):
-    """The network between master and replica fails first, so the replica knows nothing of what follows.  With --store-wait that is
-    what was decided hit by hit.  Without, leases are used that it has never heard of: so this test sees the difference."""
+    """The network between master and replica fails first, so the replica knows nothing of what follows.  With
+    --store-wait that is what was decided hit by hit.  Without, leases are used that it has never heard of: so this test
+    sees the difference."""
     with Pair(tmp_path) as pair, Fleet(tmp_path, pair.front.url, LIMITS, flags=flags(replicas)) as fleet:
         with fleet.load("grpc", "few", rate=3000, seconds=3.2) as load:
             load.wait_until(0.7)

@@ -35,15 +35,15 @@ MS = 1_000_000
 BEFORE_S, AFTER_S = quick(0.6, 2.0), quick(0.5, 4.0)
 LOAD_S = 100                            # at the most
 SETTLED_MS = quick(400, 100)            # after which nobody is waited for any more
-# A lease and a refusal in hand are good for a second at the most; and so is the late answer of a slow store (which only `make chaos`
-# has) to who had to ask then.
+# A lease and a refusal in hand are good for a second at the most; and so is the late answer of a slow store (which only
+# `make chaos` has) to who had to ask then.
 LEASE_MS = quick(1000, 2000)
 LATE_MS = 5                             # promised, for the p99.9 of all answers, beyond a timer set for the deadline
 RETURN_MS = 2000                        # how long a node tries to give back what must not count
 RECOVERY_MS = 2000                      # promised, from when the store accepts writes
 MOST = quick(0.0, 0.9)                  # a machine may be too busy to keep a deadline, now and then
 USE = quick(0, 0.85)                    # of its limit, by a key that has had its burst before
-TRIES = quick(1, 3)                     # of which the best counts, for what else this machine does can only make times longer
+TRIES = quick(1, 3)                     # of which the best counts: what else this machine does makes times longer
 GROWTH_MAX = (16 << 20) * (4 if IS_SANITIZED else 1)    # bytes of a node's memory; sanitizers need several for each
 
 
@@ -81,7 +81,8 @@ class Trial:
 
     def recovery_ms(self):
         """From when the store accepted writes until it was asked again."""
-        return next((hit.due_ns - self.healed_ns for hit in self.of("closed", self.healed_ns) if hit.verdict == OK), 1 << 62) / MS
+        return next((hit.due_ns - self.healed_ns for hit in self.of("closed", self.healed_ns) if hit.verdict == OK),
+                    1 << 62) / MS
 
     def lateness_ms(self):
         """The p99.9 of the answers, beyond that of a timer set for the deadline."""
@@ -140,8 +141,8 @@ def judge_recovery(trial):
 
 
 def judge_counts(trial, site, is_broken):
-    """The store has counted what all nodes have admitted.  is_broken: connections broke, and whether the store had obeyed what was
-    under way just then nobody will know; such hits are charged."""
+    """The store has counted what all nodes have admitted.  is_broken: connections broke, and whether the store had
+    obeyed what was under way just then nobody will know; such hits are charged."""
     for name in COUNTED:
         hits = trial.load.of(name)
         least = sum(hit.verdict == OK for hit in hits)
@@ -153,13 +154,14 @@ def judge_counts(trial, site, is_broken):
 
 
 def judge_tokens(trial, site, is_broken):
-    """The same with leases: the store has counted what was admitted, and what nodes have been granted and neither spent nor given
-    back.  is_broken: of what was granted just then nobody has heard."""
+    """The same with leases: the store has counted what was admitted, and what nodes have been granted and neither spent
+    nor given back.  is_broken: of what was granted just then nobody has heard."""
     hits = [hit for name in COUNTED for hit in trial.load.of(name)]
     least, more = sum(hit.verdict == OK for hit in hits), unreturned(trial, hits)
 
     def surplus():
-        tokens = {what: sum(trial.fleet.metric(i, f"weir_store_lease_tokens_{what}_total") for i in range(len(trial.fleet.nodes)))
+        tokens = {what: sum(trial.fleet.metric(i, f"weir_store_lease_tokens_{what}_total")
+                            for i in range(len(trial.fleet.nodes)))
                   for what in ("granted", "spent", "returned")}
         unspent = tokens["granted"] - tokens["spent"] - tokens["returned"]
         return sum(counted(site.servers, name) for name in COUNTED) - least - unspent
@@ -168,7 +170,8 @@ def judge_tokens(trial, site, is_broken):
 
 
 def least_use(trial):
-    """(share, name) of the key that is used least once the store is back, of keys that are asked for more than they may have."""
+    """(share, name) of the key that is used least once the store is back, of keys that are asked for
+    more than they may have."""
     found = []
     for name, limit in trial.fleet.limits.items():
         hits = trial.of(name, trial.settled_ns)

@@ -63,7 +63,8 @@ class Reading:
         rule, counter = find(self.domains[domain], one["entries"])
         if rule is None:
             return None
-        return {**rule["rate_limit"], "counter": counter, "shadow": rule.get("shadow_mode"), "quota": rule.get("quota_mode")}
+        return {**rule["rate_limit"], "counter": counter, "shadow": rule.get("shadow_mode"),
+                "quota": rule.get("quota_mode")}
 
     def count(self, domain, limit, hits, is_negative):
         """(is it over?, remaining)"""
@@ -77,7 +78,8 @@ class Reading:
         return is_over, max(0, most - after)
 
     def ask(self, domain, descriptors, hits_addend, now_s):
-        """descriptors: {"entries": ..., "limit": (number, unit)?, "hits": n?, "negative": bool?}; (overall, statuses)"""
+        """descriptors: {"entries": ..., "limit": (number, unit)?, "hits": n?, "negative": bool?};
+        (overall, statuses)"""
         limits = [self.limit_of(domain, one) for one in descriptors]
         replaced = {other["name"] for limit in limits if limit for other in limit.get("replaces", [])}
         statuses, in_quota = [], []

@@ -129,8 +129,8 @@ class Service:
 
 
 def free_port():
-    """For programs that cannot choose one themselves and tell us.  Below those that the kernel gives away, and none twice:
-    who shares a port on purpose, as weir's workers do, would share it with a stranger."""
+    """For programs that cannot choose one themselves and tell us.  Below those that the kernel gives away, and none
+    twice: who shares a port on purpose, as weir's workers do, would share it with a stranger."""
     while True:
         port = 10000 + secrets.randbelow(22000)
         if port not in given_ports and can_bind(port):

@@ -332,7 +332,8 @@ def test_45_a_rule_replaces_two(weir, fresh):
 
 def test_49_headers_are_told_as_asked(tmp_path):
     names = {"LIMIT_LIMIT_HEADER": "A-Limit", "LIMIT_REMAINING_HEADER": "A-Left", "LIMIT_RESET_HEADER": "A-Reset"}
-    with Service(tmp_path, CONFIG_A, listeners=("http",), env={"LIMIT_RESPONSE_HEADERS_ENABLED": "true", **names}) as weir:
+    with Service(tmp_path, CONFIG_A, listeners=("http",),
+                 env={"LIMIT_RESPONSE_HEADERS_ENABLED": "true", **names}) as weir:
         answer = ask(weir, descriptor(("k10", "v")), hitsAddend=11)
         headers = answer["responseHeadersToAdd"]
         assert [one["key"] for one in headers] == ["A-Limit", "A-Left", "A-Reset"]

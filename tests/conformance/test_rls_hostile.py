@@ -85,7 +85,8 @@ def test_a_request_that_is_reset_in_the_same_breath_counts_nothing(weir, bystand
 # ---- bytes that are not what they should be ----
 
 @pytest.mark.parametrize("data", [
-    b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 24, PREFACE[:-1] + b"X", b"*1\r\n$4\r\nPING\r\n",
+    b"GET / HTTP/1.1\r\nHost: weir\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0" * 24, PREFACE[:-1] + b"X",
+    b"*1\r\n$4\r\nPING\r\n",
 ], ids=itertools.count())
 def test_a_wrong_preface_ends_the_connection(weir, bystander, data):
     with raw(weir, greets=False) as peer:
@@ -95,10 +96,11 @@ def test_a_wrong_preface_ends_the_connection(weir, bystander, data):
 
 @pytest.mark.parametrize("data", [
     frame(DATA, 0, 0, b"x"), frame(HEADERS, END_HEADERS, 0, head()), frame(HEADERS, END_HEADERS, 2, head()),
-    frame(SETTINGS, 0, 0, b"12345"), frame(SETTINGS, 0, 1), frame(PING, 0, 0, b"short"), frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\0"),
-    frame(PUSH_PROMISE, 0, 1, b"\0\0\0\2"), frame(CONTINUATION, 0, 1, b""), frame(RST_STREAM, 0, 1, b"\0\0\0\0"),
-    frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"), frame(HEADERS, 0, 1, head()) + frame(PING, 0, 0, b"12345678"),
-    b"\xff\xff\xff" + b"\0" * 6, frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff") * 2,
+    frame(SETTINGS, 0, 0, b"12345"), frame(SETTINGS, 0, 1), frame(PING, 0, 0, b"short"),
+    frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\0"), frame(PUSH_PROMISE, 0, 1, b"\0\0\0\2"), frame(CONTINUATION, 0, 1, b""),
+    frame(RST_STREAM, 0, 1, b"\0\0\0\0"), frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"),
+    frame(HEADERS, 0, 1, head()) + frame(PING, 0, 0, b"12345678"), b"\xff\xff\xff" + b"\0" * 6,
+    frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff") * 2,
     frame(HEADERS, END_HEADERS | END_STREAM, 1, head()) + frame(DATA, 0, 1, b"x"),
 ], ids=itertools.count())
 def test_malformed_frames_end_the_connection_alone(weir, bystander, data):
@@ -162,7 +164,8 @@ def test_headers_over_the_maximum_are_refused(weir, bystander):
     with raw(weir) as peer:
         peer.send(frame(HEADERS, END_HEADERS | END_STREAM, 1, head(SHOULD_RATE_LIMIT, ("x", "y" * 15900)))
                   + frame(HEADERS, 0, 3, head(SHOULD_RATE_LIMIT, ("x", "y" * 15000)))
-                  + frame(CONTINUATION, END_HEADERS, 3, field("x", "y" * 3000)) + frame(DATA, END_STREAM, 3, message(MANY))
+                  + frame(CONTINUATION, END_HEADERS, 3, field("x", "y" * 3000))
+                  + frame(DATA, END_STREAM, 3, message(MANY))
                   + call(5, MANY))
         assert len(peer.answer(5)) == 3
 
@@ -170,7 +173,8 @@ def test_headers_over_the_maximum_are_refused(weir, bystander):
 def test_a_header_bomb_ends_the_connection(weir, bystander):
     insert = b"\x40\x01a" + b"\x7f\x81\x1e" + b"v" * 4000       # into the table, then named 16,000 times
     with raw(weir) as peer:
-        peer.send(frame(HEADERS, 0, 1, head() + insert + b"\xbe" * 8000) + frame(CONTINUATION, END_HEADERS, 1, b"\xbe" * 16000))
+        peer.send(frame(HEADERS, 0, 1, head() + insert + b"\xbe" * 8000)
+                  + frame(CONTINUATION, END_HEADERS, 1, b"\xbe" * 16000))
         assert peer.goaway() is not None
 
 
@@ -199,7 +203,8 @@ FLOODS = {
 @pytest.mark.parametrize("name", FLOODS)
 def test_floods_end_the_connection(weir, bystander, name):
     flood(weir, FLOODS[name] * 100, 500)
-    wait_until(lambda: said(weir, "too many frames that are part of no request") or said(weir, "Flooding"), "a line in the log")
+    wait_until(lambda: said(weir, "too many frames that are part of no request") or said(weir, "Flooding"),
+               "a line in the log")
 
 
 def test_empty_data_without_end_ends_the_connection(weir, bystander):
@@ -242,7 +247,8 @@ def test_streams_that_we_are_made_to_reset_count_as_reset(weir, bystander):
             if not peer.send(frame(HEADERS, END_HEADERS, stream, head(SHOULD_RATE_LIMIT, ("Upper", "case")))):
                 break
         assert peer.goaway() in (None, ENHANCE_YOUR_CALM)
-    wait_until(lambda: len([one for one in weir.events() if one.get("why") == "too many streams reset"]) > already, "a line")
+    wait_until(lambda: len([one for one in weir.events() if one.get("why") == "too many streams reset"]) > already,
+               "a line")
 
 
 def test_answers_drained_byte_by_byte_are_whole_and_harm_nobody(weir, bystander):

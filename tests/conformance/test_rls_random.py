@@ -1,4 +1,5 @@
-"""Random rules and random requests over /json, against our own reading of what envoyproxy/ratelimit answers (reading.py).
+"""Random rules and random requests over /json, against our own reading (reading.py) of what envoyproxy/ratelimit
+answers.
 
 Days and longer, so that no window ends under a test (or if one does, all of its counts are new here and there).  Seeds
 are printed; WEIR_SEED runs one again.

@@ -36,7 +36,8 @@ TIME = re.compile(r"ratelimit_server\.ShouldRateLimit\.response_time:(\d+\.\d{3}
 
 
 class Heard(dict):
-    """Names and their sums; .of(rule) without what is 0.  .times: of calls, in ms, as who hears of samples counts them."""
+    """Names and their sums; .of(rule) without what is 0.  .times: of calls, in ms, as who hears
+    of samples counts them."""
 
     def __init__(self):
         super().__init__()
@@ -153,7 +154,8 @@ descriptors:
   - {key: wild, value: foo*, rate_limit: {unit: day, requests_per_unit: 5}}
   - {key: wildOwn, value: foo*, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
   - {key: wildDetailed, value: foo*, detailed_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
-  - {key: shared, value: foo*, share_threshold: true, value_to_metric: true, rate_limit: {unit: day, requests_per_unit: 5}}
+  - {key: shared, value: foo*, share_threshold: true, value_to_metric: true,
+     rate_limit: {unit: day, requests_per_unit: 5}}
   - {key: sharedToo, value: foo*, share_threshold: true, detailed_metric: true,
      rate_limit: {unit: day, requests_per_unit: 5}}
 """

@@ -97,7 +97,8 @@ class Nginx:
         servers = SERVER.format(listen=listen, server=server, location=location, **self.fill) \
             if servers is None else servers
         self.parts = dict(
-            module=MODULE, daemon="on" if daemon else "off", user="user www-data;" if os.getuid() == 0 else "", main=main, workers=workers, http=http,
+            module=MODULE, daemon="on" if daemon else "off", user="user www-data;" if os.getuid() == 0 else "",
+            main=main, workers=workers, http=http,
             engine=f"weir_table {self.table} size={table_size}; weir_rules {self.folder}/rules.yaml;" if rules else "",
             servers=servers, **self.fill)
         self.configure()

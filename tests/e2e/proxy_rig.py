@@ -4,7 +4,7 @@
         proxy.port                  # what clients are told
         proxy.delay_s = 0.05        # each way
         proxy.cut()                 # connections are reset and refused
-        proxy.silence()             # connections stay, and nothing comes through any more; bytes wait, as TCP keeps them
+        proxy.silence()             # connections stay, and nothing comes through any more; bytes wait
         proxy.heal()
 
 SPDX-License-Identifier: Apache-2.0

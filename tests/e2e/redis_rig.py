@@ -146,7 +146,8 @@ class Server:
         self.ask("REPLICAOF", "NO", "ONE")
 
     def restart_loading(self, keys=1500, us_a_key=1000):
-        """Comes back with so many keys more, which take keys * us_a_key to load; LOADING for everybody meanwhile.  Returns at once."""
+        """Comes back with so many keys more, which take keys * us_a_key to load; LOADING for everybody meanwhile.
+        Returns at once."""
         self.ask("DEBUG", "POPULATE", str(keys), "chaos:load")
         if "--appendonly" in self.settings:
             self.ask("BGREWRITEAOF")
@@ -164,7 +165,8 @@ class Server:
 
 
 class Group:
-    """Several servers, closed together, even if not all could be made: make() is the subclass's, and puts them on self.stack."""
+    """Several servers, closed together, even if not all could be made: make() is the subclass's, and puts
+    them on self.stack."""
 
     def __init__(self, *args, **more):
         with contextlib.ExitStack() as self.stack:
@@ -182,7 +184,8 @@ def with_replicas(stack, folder, count=1, *settings):
     """(master, replicas): servers that are closed with the stack (contextlib.ExitStack)."""
     settings = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", *settings)
     master = stack.enter_context(Server(folder / "master", *settings))
-    replicas = [stack.enter_context(Server(folder / f"replica{i}", "--replicaof", f"127.0.0.1 {master.port}", *settings))
+    replicas = [stack.enter_context(Server(folder / f"replica{i}", "--replicaof", f"127.0.0.1 {master.port}",
+                                           *settings))
                 for i in range(count)]
     for replica in replicas:
         wait_until(lambda replica=replica: replica.info("replication")["master_link_status"] == "up", "a replica")

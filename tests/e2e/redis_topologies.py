@@ -20,8 +20,8 @@ from redis_rig import Group, Server, wait_for, with_replicas
 from service import free_port, wait_until
 
 SLOTS = 16384
-NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead; on a busy machine that may also be one that is not
-CALM_MS = 10000             # the same, for who wants no failover that was not asked for; they hear of each other later, too
+NODE_TIMEOUT_MS = 1000      # before a member of a Cluster is held for dead; on a busy machine also one that is not
+CALM_MS = 10000             # the same, where no failover is wanted that was not asked for; all is heard later, too
 DOWN_AFTER_MS = 1500        # before Sentinel holds the master for dead
 FAILOVER_S = 60             # patience: on a busy machine elections fail, and are held again
 QUICK_REPLICATION = "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"
@@ -179,7 +179,8 @@ class Sentinels(Group):
 
     @property
     def url(self):
-        return f"redis-sentinel://{self.NAME}@" + ",".join(f"127.0.0.1:{port}" for port, _ in self.members) + self._query()
+        hosts = ",".join(f"127.0.0.1:{port}" for port, _ in self.members)
+        return f"redis-sentinel://{self.NAME}@{hosts}{self._query()}"
 
     def _query(self):
         if self.password is None:

@@ -1,5 +1,5 @@
-"""How the tests of the stream module run nginx, and who is behind it: servers that send back what they get, over TCP and
-over UDP.
+"""How the tests of the stream module run nginx, and who is behind it: servers that send back what they get, over TCP
+and over UDP.
 
 SPDX-License-Identifier: Apache-2.0
 """

@@ -250,7 +250,8 @@ def test_a_token_is_asked_for(tmp_path):
         assert "s3cret" not in "\n".join(weir.lines)
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/9.9\r\n\r\n", b"\0" * 100 + b"\r\n\r\n", b"GET " + b"/" * 9000 + b" HTTP/1.1\r\n\r\n",
+@pytest.mark.parametrize("data", [b"GET / HTTP/9.9\r\n\r\n", b"\0" * 100 + b"\r\n\r\n",
+                                  b"GET " + b"/" * 9000 + b" HTTP/1.1\r\n\r\n",
                                   b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"])
 def test_nonsense_is_refused(weir, data):
     with socket.create_connection(("127.0.0.1", weir.port("admin")), timeout=10) as raw:

@@ -74,10 +74,11 @@ def test_a_domain_is_made_and_deleted(weir):
 def test_who_is_late_is_told_who_was_faster(weir, db):
     db.put(rules_of(limit=4), "--who", "bob", "--message", "mine")
     answer = told(change(weir, PATH + "?if_version=1", body=rules_of(limit=5)), 409)
-    assert answer["current"]["version"] == 2 and answer["current"]["who"] == "bob" and answer["current"]["message"] == "mine"
+    assert [answer["current"][what] for what in ("version", "who", "message")] == [2, "bob", "mine"]
     assert told(ask(weir, PATH))["text"] == rules_of(limit=4)
     with concurrent.futures.ThreadPoolExecutor(5) as pool:
-        done = list(pool.map(lambda i: change(weir, PATH + "?if_version=2", body=rules_of(limit=10 + i)).status, range(5)))
+        done = list(pool.map(lambda i: change(weir, PATH + "?if_version=2", body=rules_of(limit=10 + i)).status,
+                             range(5)))
     assert sorted(done) == [200, 409, 409, 409, 409]
 
 
@@ -92,7 +93,8 @@ def test_rules_that_are_not_valid_get_all_errors(weir, db):
 
 
 @pytest.mark.parametrize("method, path, status", [
-    ("GET", "/api/v1/rules/nothing", 404), ("GET", "/api/v1/rules/nothing/history", 404), ("GET", "/api/v1/rules/", 404),
+    ("GET", "/api/v1/rules/nothing", 404), ("GET", "/api/v1/rules/nothing/history", 404),
+    ("GET", "/api/v1/rules/", 404),
     ("GET", PATH + "?version=x", 400), ("PUT", PATH + "?if_version=-1", 400), ("POST", PATH + "/rollback", 400),
     ("POST", PATH + "/rollback?version=77", 404), ("PUT", PATH + "/history", 405), ("POST", PATH, 405),
     ("PUT", "/api/v1/rules_store", 405), ("GET", PATH + "?version=9", 404)])
@@ -164,7 +166,8 @@ def test_clients_that_leave_and_too_many_that_wait(weir, store):
 def test_requests_behind_one_that_waits_are_answered_in_order(weir):
     with connect(weir.port("admin")) as one:
         head = "HTTP/1.1\r\nHost: localhost\r\n"
-        one.sendall(f"GET {PATH} {head}\r\nGET /api/v1/rules_store {head}\r\nGET / {head}Connection: close\r\n\r\n".encode())
+        one.sendall(f"GET {PATH} {head}\r\nGET /api/v1/rules_store {head}\r\n"
+                    f"GET / {head}Connection: close\r\n\r\n".encode())
         data = b""
         while piece := one.recv(65536):
             data += piece

@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT))
 measure = importlib.import_module("bench.measure")
 
 CASES = {"table": 8, "rules": 4, "memory": 2, "instructions": 8, "grpc": 6, "http": 2, "resp": 2, "threads": 3,
-         "latency": 9, "reload": 6, "nginx": 9, "nginx_parts": 7, "nginx_pace": 3, "nginx_service": 6, "redis": 3, "leases": 5,
-         "store_time": 6}
+         "latency": 9, "reload": 6, "nginx": 9, "nginx_parts": 7, "nginx_pace": 3, "nginx_service": 6, "redis": 3,
+         "leases": 5, "store_time": 6}
 
 
 def bench(*arguments):

@@ -30,7 +30,8 @@ def test_every_algorithm_is_measured_at_80_percent_load(algorithm):
     assert said["floor_ns"] > 0 and said["ratio_to_floor"] > 0 and said["floor_hash_ns"] > 0
     if algorithm not in ("sliding_window_log", "concurrency"):   # these come and go
         assert 0.75 <= said["load"] <= 0.8
-    # Two buckets of eight are full for one key in thousands; such a key goes, and comes again, each time it is asked for.
+    # Two buckets of eight are full for one key in thousands; such a key goes, and comes again, whenever it is
+    # asked for.
     assert said["evictions"] <= 0.001 * said["rounds"] * SECONDS * said["decisions_per_s_min"]
 
 

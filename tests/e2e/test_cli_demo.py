@@ -61,7 +61,8 @@ def test_in_a_terminal_each_frame_is_drawn_over_the_last():
 def test_rules_may_be_changed_while_it_runs(tmp_path):
     text = (ROOT / "examples/rules/terminal.yaml").read_text()
     path = rules_file(tmp_path, text)
-    process = subprocess.Popen([WEIR, "demo", "--terminal", "--seconds", "3", "--rules", path], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([WEIR, "demo", "--terminal", "--seconds", "3", "--rules", path], stdout=subprocess.PIPE,
+                               text=True)
     process.stdout.readline()
     time.sleep(0.2)
     path.write_text(text.replace("requests_per_unit: 40", "requests_per_unit: 41"))

@@ -40,18 +40,21 @@ def test_two_flags_are_enough(tmp_path, module):
 def test_every_flag_is_in_the_configuration(tmp_path, module):
     conf = conf_of(module, "--rules", rules_file(tmp_path), "--upstream", f"{UPSTREAM},http://[::1]:3001", "--listen",
                    "127.0.0.1:81,unix:/run/x.sock", "--table", "/dev/shm/t", "--table-size", "1m", "--domain", "api",
-                   "--headers", "legacy,ietf-11", "--body", "problem", "--trusted-proxies", "10.0.0.0/8, ::1", "--workers",
-                   "3", "--access-log", "off", "--include", "/x.conf", "--tls-cert", "/c.pem", "--tls-key", "/k.pem")
+                   "--headers", "legacy,ietf-11", "--body", "problem", "--trusted-proxies", "10.0.0.0/8, ::1",
+                   "--workers", "3", "--access-log", "off", "--include", "/x.conf", "--tls-cert", "/c.pem", "--tls-key",
+                   "/k.pem")
     for line in ('server "[::1]:3001";', 'listen "127.0.0.1:81" ssl http2;', 'listen "unix:/run/x.sock" ssl http2;',
-                 'weir_table "/dev/shm/t" "size=1m";', 'weir_limit on "domain=api";', 'weir_headers "legacy" "ietf-11";',
-                 'weir_body "problem";', 'weir_trusted_proxies "10.0.0.0/8" "::1";', 'worker_processes "3";',
-                 "access_log off;", 'include "/x.conf";', 'ssl_certificate "/c.pem";', 'ssl_certificate_key "/k.pem";'):
+                 'weir_table "/dev/shm/t" "size=1m";', 'weir_limit on "domain=api";',
+                 'weir_headers "legacy" "ietf-11";', 'weir_body "problem";', 'weir_trusted_proxies "10.0.0.0/8" "::1";',
+                 'worker_processes "3";', "access_log off;", 'include "/x.conf";', 'ssl_certificate "/c.pem";',
+                 'ssl_certificate_key "/k.pem";'):
         assert line in conf
 
 
 @pytest.mark.parametrize("version, lines", [
     ("1.22.1", ['listen "127.0.0.1:8000" ssl http2;']), ("1.25.0", ['listen "127.0.0.1:8000" ssl http2;']),
-    ("1.25.1", ['listen "127.0.0.1:8000" ssl;', "http2 on;"]), ("1.29.0", ['listen "127.0.0.1:8000" ssl;', "http2 on;"])])
+    ("1.25.1", ['listen "127.0.0.1:8000" ssl;', "http2 on;"]),
+    ("1.29.0", ['listen "127.0.0.1:8000" ssl;', "http2 on;"])])
 def test_http2_is_said_as_the_version_of_nginx_wants_it(tmp_path, module, version, lines):
     nginx = tmp_path / "nginx"
     nginx.write_text(f"#!/bin/sh\n[ $1 = -v ] && echo 'nginx version: nginx/{version}' >&2\n")
@@ -119,7 +122,8 @@ def test_what_makes_no_sense_is_told(module, flags, words):
 # What nginx would refuse, or weir serve: the flag, a bad value, what would be right.
 BAD_VALUES = [
     ("headers", "foo", "'foo' is not one of legacy, ietf-11, reset-epoch, reset-delta, none"),
-    ("headers", "ietf-11,legcy", "'legcy' is not one of legacy, ietf-11, reset-epoch, reset-delta, none; did you mean 'legacy'?"),
+    ("headers", "ietf-11,legcy",
+     "'legcy' is not one of legacy, ietf-11, reset-epoch, reset-delta, none; did you mean 'legacy'?"),
     ("headers", "reset-epoch,reset-delta", "say different things by one name"),
     ("body", "problm", "did you mean 'problem'?"),
     ("table-size", "potato", "'potato' is not a size of at least 1m, such as 64m or 2g"),
@@ -151,7 +155,8 @@ def test_a_value_that_nginx_would_refuse_is_refused_before(module, tmp_path, nam
 
 
 @pytest.mark.parametrize("flags", [
-    ("--listen", ":1,:65535", "--admin", ":0", "--workers", "1024", "--grace", "3600"), ("--listen", "[::1]:80, unix:/x", "--admin", "off"),
+    ("--listen", ":1,:65535", "--admin", ":0", "--workers", "1024", "--grace", "3600"),
+    ("--listen", "[::1]:80, unix:/x", "--admin", "off"),
     ("--headers", "none", "--body", "html"), ("--headers", "legacy, ietf-11,reset-delta", "--table-size", "1048576"),
     ("--trusted-proxies", "unix:,::1,2001:db8::/32", "--admin", "unix:/run/admin")])
 def test_values_at_their_bounds_are_taken(tmp_path, module, flags):
@@ -184,8 +189,10 @@ def test_a_domain_that_nobody_can_be_asked_of_is_told(tmp_path, module, flags, w
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a, uper: b}\n", "did you mean 'user'?"),
     ("rules: r.yaml\nroutes:\n- {path: /, upstream: http://a}\n- {path: /, upstream: http://b}\n", "same path"),
     ("rules: r.yaml\nroutes:\n- {path: /c, upstream: 'http://a/deep/'}\n", "ends in / too"),
-    ("rules: r.yaml\nupstreams: {a: []}\nroutes: [{path: /, upstream: a}]\n", "gateway.yaml:2:16: an upstream is a URL"),
-    ("rules: r.yaml\nupstreams: {a: 'http://'}\nroutes: [{path: /a, upstream: a}]\n", "gateway.yaml:2:16: the URL has no host"),
+    ("rules: r.yaml\nupstreams: {a: []}\nroutes: [{path: /, upstream: a}]\n",
+     "gateway.yaml:2:16: an upstream is a URL"),
+    ("rules: r.yaml\nupstreams: {a: 'http://'}\nroutes: [{path: /a, upstream: a}]\n",
+     "gateway.yaml:2:16: the URL has no host"),
     ("rules: r.yaml\nlisten: :1\nlisten: :2\n", "gateway.yaml:3:1: 'listen' is there twice; the first is at line 2"),
     ("upstreams:\n  a: http://a\n  a: http://b\n", "gateway.yaml:3:3: 'a' is there twice"),
     ("routes:\n- {path: /, upstream: http://a, path: /b}\n", "gateway.yaml:2:33: 'path' is there twice"),
@@ -203,13 +210,15 @@ def test_what_is_missing_in_the_world(tmp_path, module):
     rules = rules_file(tmp_path)
     done = weir("gateway", "--rules", rules, "--upstream", UPSTREAM, "--module", tmp_path / "no.so")
     assert done.returncode == WORLD and "no.so" in done.stderr and "--module" in done.stderr
-    done = weir("gateway", "--rules", rules, "--upstream", UPSTREAM, "--module", module, "--nginx", tmp_path / "no-nginx")
+    done = weir("gateway", "--rules", rules, "--upstream", UPSTREAM, "--module", module, "--nginx",
+                tmp_path / "no-nginx")
     assert done.returncode == WORLD and "--nginx says where" in done.stderr and "has ended" not in done.stderr
     done = weir("gateway", "--config", tmp_path / "no.yaml")
     assert done.returncode == WORLD and "no.yaml" in done.stderr
 
 
 def test_bad_rules_are_told_as_weir_check_tells_them(tmp_path, module):
-    rules = rules_file(tmp_path, "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: minutes, requests_per_unit: 1}}\n")
+    rules = rules_file(tmp_path,
+                       "domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: minutes, requests_per_unit: 1}}\n")
     done = weir("gateway", "--module", module, "--rules", rules, "--upstream", UPSTREAM)
     assert done.returncode == NO and f"{rules}:3:" in done.stderr and "did you mean 'minute'?" in done.stderr

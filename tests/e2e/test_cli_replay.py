@@ -101,7 +101,8 @@ def test_the_summary_counts_by_rule(tmp_path):
     assert "api.user" in done.stdout and "(no limit)" in done.stdout
     said = json.loads(weir("replay", "--rules", rules_file(tmp_path), "--summary", "--json", stdin=trace).stdout)
     assert (said["requests"], said["allowed"], said["refused"]) == (6, 4, 2)
-    assert [(r["rule"], r["requests"], r["refused"]) for r in said["rules"]] == [("api.user", 5, 2), ("(no limit)", 1, 0)]
+    assert [(r["rule"], r["requests"], r["refused"]) for r in said["rules"]] \
+        == [("api.user", 5, 2), ("(no limit)", 1, 0)]
 
 
 def test_the_summary_names_what_shadow_mode_spares(tmp_path):
@@ -189,8 +190,9 @@ def test_many_lines_take_microseconds_each(tmp_path):
 
 def test_a_look_counts_should_the_clock_go_back(tmp_path):
     """As oracle.py has it: a bucket that was full later cannot be known to be full earlier."""
-    rules = rules_file(tmp_path, "domain: api\ndescriptors:\n- {key: user, rate_limit: {unit: minute, requests_per_unit: 60, "
-                                 "algorithm: token_bucket}}\n")
+    rules = rules_file(tmp_path,
+                       "domain: api\ndescriptors:\n- {key: user, rate_limit: {unit: minute, requests_per_unit: 60, "
+                       "algorithm: token_bucket}}\n")
     look, later = replay(rules, request(T0 + 60 * 10**9, hits=0), request(T0))
     assert look["statuses"][0]["remaining"] == 60
     assert later["overall"] == "OVER_LIMIT" and later["statuses"][0]["retry_after_ns"] == 10**9

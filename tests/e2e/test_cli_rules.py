@@ -195,7 +195,8 @@ def test_versions_go_on_where_the_head_was_lost(db, client):
 
 # ---- what somebody else has stored ----
 
-@pytest.mark.parametrize("value", ["another text", b"\xff\x00" * 10, b"x" * (64 << 20)], ids=["text", "binary", "64 MB"])
+@pytest.mark.parametrize("value", ["another text", b"\xff\x00" * 10, b"x" * (64 << 20)],
+                         ids=["text", "binary", "64 MB"])
 def test_what_weir_did_not_store_is_not_believed(db, client, value):
     db.put(rules_of())
     db.put(rules_of("web"))
@@ -210,7 +211,8 @@ def test_what_weir_did_not_store_is_not_believed(db, client, value):
 
 
 @pytest.mark.parametrize("command", [
-    ["SET", HEAD, "x"], ["HSET", HEAD, "version", "x"], ["HSET", HEAD, "version", "9" * 30], ["SET", HEAD + ":domains", "x"],
+    ["SET", HEAD, "x"], ["HSET", HEAD, "version", "x"], ["HSET", HEAD, "version", "9" * 30],
+    ["SET", HEAD + ":domains", "x"],
     ["HSET", HEAD + ":domains", "d" * 300, "1"], ["HSET", HEAD + ":domains", "ghost", "1"],
     ["HSET", HEAD + ":domain:api", "who", "w" * 5000], ["HSET", HEAD + ":domain:api", "version", "-1"]])
 def test_nonsense_is_an_error_and_no_crash(db, client, command):
@@ -249,8 +251,9 @@ def test_tls_needs_a_certificate_that_is_good(tmp_path):
     cert, key = authority.sign("redis", "IP:127.0.0.1")
     with contextlib.ExitStack() as stack:
         server = Server(tmp_path / "redis", is_started=False)
-        plain, server.settings = server.port, ["--port", "0", "--tls-port", str(server.port), "--tls-cert-file", str(cert),
-                                               "--tls-key-file", str(key), "--tls-ca-cert-file", str(tmp_path / "ca.pem")]
+        plain, server.settings = server.port, ["--port", "0", "--tls-port", str(server.port), "--tls-cert-file",
+                                               str(cert), "--tls-key-file", str(key), "--tls-ca-cert-file",
+                                               str(tmp_path / "ca.pem")]
         stack.callback(server.kill)
         server.start(is_waited_for=False)
         db = Database(tmp_path, f"rediss://127.0.0.1:{plain}", "--store-tls-ca", tmp_path / "ca.pem")
@@ -264,7 +267,8 @@ def test_tls_needs_a_certificate_that_is_good(tmp_path):
         done = db.put(rules_of(), *ours)
         assert done.returncode == DONE, done.stderr
         assert db.run("get", "api", *ours).stdout == rules_of()
-        done = Database(tmp_path, f"rediss://localhost:{plain}", "--store-tls-ca", tmp_path / "ca.pem").put(rules_of(), *ours)
+        by_name = f"rediss://localhost:{plain}"
+        done = Database(tmp_path, by_name, "--store-tls-ca", tmp_path / "ca.pem").put(rules_of(), *ours)
         assert done.returncode == WORLD and "TLS" in done.stderr and "mismatch" in done.stderr
         done = Database(tmp_path, db.url).put(rules_of(), *ours)
         assert done.returncode == WORLD and "TLS" in done.stderr
@@ -285,8 +289,8 @@ def test_a_password_is_sent_and_never_shown(tmp_path):
 
 # ---- usage ----
 
-@pytest.mark.parametrize("args", [[], ["gte", "api"], ["put"], ["history"], ["rollback", "api"], ["rollback", "api", "x"],
-                                  ["list", "api"], ["get", "a", "b"], ["get"]])
+@pytest.mark.parametrize("args", [[], ["gte", "api"], ["put"], ["history"], ["rollback", "api"],
+                                  ["rollback", "api", "x"], ["list", "api"], ["get", "a", "b"], ["get"]])
 def test_wrong_usage_is_told(db, args):
     done = db.run(*args)
     assert done.returncode == USAGE and done.stdout == "" and done.stderr.startswith("weir: ")

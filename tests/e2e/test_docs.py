@@ -137,11 +137,12 @@ OFFSETS = """
 #include "table/layout.h"
 #include "table/extent.h"
 #include <stdio.h>
-#define H(f) printf(#f " %zu %zu\\n", offsetof(struct weir_table_header, f), sizeof(((struct weir_table_header *)0)->f));
-#define O(f) printf(#f " %zu %zu\\n", offsetof(struct weir_key_override_row, f), sizeof(((struct weir_key_override_row *)0)->f));
-#define T(f) printf(#f " %zu %zu\\n", offsetof(struct weir_top_row, f), sizeof(((struct weir_top_row *)0)->f));
-#define P(f) printf(#f " %zu %zu\\n", offsetof(struct weir_process_row, f), sizeof(((struct weir_process_row *)0)->f));
-#define R(f) printf(#f " %zu %zu\\n", offsetof(struct weir_record, f), sizeof(((struct weir_record *)0)->f));
+#define SHOW(s, f) printf(#f " %zu %zu\\n", offsetof(struct s, f), sizeof(((struct s *)0)->f));
+#define H(f) SHOW(weir_table_header, f)
+#define O(f) SHOW(weir_key_override_row, f)
+#define T(f) SHOW(weir_top_row, f)
+#define P(f) SHOW(weir_process_row, f)
+#define R(f) SHOW(weir_record, f)
 int main(void) {
 """
 
@@ -153,9 +154,10 @@ def rows_after(page, heading, columns):
     return [row[:columns] for row in rows[2:]]
 
 
-@pytest.mark.parametrize("heading, macro, struct", [("Header", "H", "weir_table_header"), ("Records", "R", "weir_record"),
-                                                    ("Overrides of keys", "O", "weir_key_override_row"),
-                                                    ("Busy counters", "T", "weir_top_row"), ("Processes", "P", "weir_process_row")])
+@pytest.mark.parametrize("heading, macro, struct",
+                         [("Header", "H", "weir_table_header"), ("Records", "R", "weir_record"),
+                          ("Overrides of keys", "O", "weir_key_override_row"),
+                          ("Busy counters", "T", "weir_top_row"), ("Processes", "P", "weir_process_row")])
 def test_offsets_are_those_of_the_header(heading, macro, struct, tmp_path):
     shown = [(name.strip("`"), int(at), int(size)) for name, at, size in
              rows_after("docs/table-format.md", heading, 3)]

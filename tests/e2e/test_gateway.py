@@ -51,7 +51,8 @@ class Gateway:
             flags = [str(flag).replace("{folder}", str(self.folder)) for flag in flags]
         self.out = open(self.folder / "out", "w+", encoding="utf-8")
         self.process = subprocess.Popen([WEIR, command, *map(str, flags)], stdout=stdout or self.out,
-                                        stderr=self.out, user=user, cwd="/", env=dict(os.environ, TMPDIR=str(self.folder / "tmp")))
+                                        stderr=self.out, user=user, cwd="/",
+                                        env=dict(os.environ, TMPDIR=str(self.folder / "tmp")))
 
     def write(self, name, text):
         path = self.folder / name
@@ -151,7 +152,8 @@ def test_the_host_that_is_counted_is_the_one_that_the_upstream_hears():
     with App(echo) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", rules=rules) as gateway:
         gateway.wait_ready()
         answers = [raw(gateway.port, f"GET http://{name}.example/ HTTP/1.1\r\nHost: Shop.example:81\r\n"
-                                     "Connection: close\r\n\r\n") for name in ("a", "b", "shop", "shop", "shop", "shop")]
+                                     "Connection: close\r\n\r\n")
+                   for name in ("a", "b", "shop", "shop", "shop", "shop")]
         assert [status for status, _ in answers] == [200] * 5 + [429]
         assert [heard["Host"] for _, heard in answers[:5]] == ["a.example:81", "b.example:81"] + ["shop.example:81"] * 3
         assert answers[0][1]["X-Forwarded-Host"] == "a.example:81"
@@ -199,7 +201,8 @@ routes:
   - {{path: /free/, upstream: both, limit: off}}
   - {{path: /ours/, limit: off, include: ours.conf}}
 """)
-        with Gateway("--config", tmp_path / "gateway.yaml", "--rules", tmp_path / "rules", "--domain", "api") as gateway:
+        with Gateway("--config", tmp_path / "gateway.yaml", "--rules", tmp_path / "rules", "--domain",
+                     "api") as gateway:
             gateway.wait_ready()
             assert {gateway.ask("/x").body for _ in range(2)} == {b"a/x", b"b/x"}      # in turns
             assert gateway.ask("/c/x").body == b"c/deep/x" and gateway.ask("/c/x").status == 429
@@ -254,7 +257,7 @@ def test_sighup_takes_another_configuration_and_keeps_the_old_where_it_is_bad():
 def test_sighup_moves_the_admin_listener_and_its_rules(tmp_path):
     tmp_path.joinpath("other.yaml").write_text(RULES.replace("id: address", "id: moved"))
     with App() as app:
-        text = f"rules: rules.yaml\nadmin: 127.0.0.1:{{}}\nroutes: [{{{{path: /, upstream: 'http://127.0.0.1:{app.port}'}}}}]\n"
+        text = f"rules: rules.yaml\nadmin: 127.0.0.1:{{}}\nupstream: http://127.0.0.1:{app.port}\n"
         tmp_path.joinpath("rules.yaml").write_text(RULES)
         config = tmp_path / "gateway.yaml"
         first, second = free_port(), free_port()
@@ -281,7 +284,8 @@ def test_tls_and_http2(tmp_path):
                                "--tls-key", tmp_path / "key.pem") as gateway:
         gateway.wait_ready()
         done = subprocess.run(["curl", "-s", "--http2", "--cacert", tmp_path / "cert.pem", "-w", "%{http_version}",
-                               f"https://localhost:{gateway.port}/"], capture_output=True, text=True, timeout=PATIENCE_S)
+                               f"https://localhost:{gateway.port}/"], capture_output=True, text=True,
+                              timeout=PATIENCE_S)
         assert done.stdout == "app\n2"
         # An https upstream is verified: this gateway is one that nobody vouches for, and then one that somebody does.
         for ca, status in ((None, 502), (tmp_path / "cert.pem", 200)):
@@ -306,7 +310,8 @@ def test_an_admin_address_in_use_is_told_before_anything_runs():
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with Gateway("--upstream", f"http://127.0.0.1:{app.port}", f"--admin={address}") as gateway:
             assert gateway.process.wait(PATIENCE_S) == WORLD
-            assert gateway.said() == f"weir: gateway: {address}: address already in use; --admin says where else, or off\n"
+            assert gateway.said() == \
+                f"weir: gateway: {address}: address already in use; --admin says where else, or off\n"
             gateway.process.returncode = DONE
 
 
@@ -328,7 +333,8 @@ def test_an_admin_listener_that_cannot_move_is_not_started_in_a_circle(tmp_path)
 
 def test_a_websocket_that_stays_is_cut_when_the_grace_is_over_and_nobody_complains():
     def switch(handler):
-        handler.connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nhi")
+        handler.connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                                   b"Connection: upgrade\r\n\r\nhi")
         assert handler.connection.recv(1) == b""  # until the gateway goes
         return 200, {}, b""
     with App(switch) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--grace", "1",
@@ -443,8 +449,9 @@ def test_the_demonstration_shows_what_its_words_promise():
         assert codes[2] == ["401"] * 3 + ["429"] * 2
         wait_until(lambda: "weir=DELAYED" in demo.said(), "a line of one that was held")
         [rules] = re.findall(r"the rules +(\S+)", said)
-        pathlib.Path(rules).write_text(pathlib.Path(ROOT / "examples/rules/demo.yaml").read_text(encoding="utf-8").replace(
-            "requests_per_unit: 5}", "requests_per_unit: 5000}"), encoding="utf-8")
+        text = (ROOT / "examples/rules/demo.yaml").read_text(encoding="utf-8")
+        text = text.replace("requests_per_unit: 5}", "requests_per_unit: 5000}")
+        pathlib.Path(rules).write_text(text, encoding="utf-8")
         [port] = re.findall(r"the gateway +http://127.0.0.1:(\d+)", said)
         demo.port = int(port)
         wait_until(lambda: demo.ask("/hello").headers.get("X-Ratelimit-Limit") != "5", "the change")

@@ -136,7 +136,8 @@ def test_only_so_many_wait_at_once(tmp_path):
 
 def test_metrics_say_how_many_wait_and_who_could_not(tmp_path):
     refused = 'weir_hold_refusals_total{bound="%s"}'
-    with serve(tmp_path, SLOW, "--hold-max", "90s", "--hold-requests", "1", "--admin", "127.0.0.1:0", threads=1) as weir:
+    with serve(tmp_path, SLOW, "--hold-max", "90s", "--hold-requests", "1", "--admin", "127.0.0.1:0",
+               threads=1) as weir:
         assert ask(weir.port("http"), "/check?hold=1").status == 200
         assert (metric(weir, "weir_holds"), metric(weir, "weir_holds_total")) == (0, 0)
         first = held(weir)

@@ -32,9 +32,9 @@ def weir(tmp_path):
         b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", b"Transfer-Encoding:\r\n chunked",
         b"Transfer-Encoding\t: chunked", b"Transfer-Encoding: chunked\r\nContent-Length: 0",
         b"Content-Length: 3\r\nX: y\nTransfer-Encoding: chunked", b"X: y\rTransfer-Encoding: chunked",
-        b" Transfer-Encoding: chunked", b": chunked", b"Content-Length: +3", b"Content-Length: 3, 3", b"Content-Length: 0x3",
-        b"Content-Length: -1", b"Content-Length:", b"Content-Length: 3 3", b"Content-Length: 99999999999999999999",
-        b"Content-Length: 3\r\nContent-Length: 3")),
+        b" Transfer-Encoding: chunked", b": chunked", b"Content-Length: +3", b"Content-Length: 3, 3",
+        b"Content-Length: 0x3", b"Content-Length: -1", b"Content-Length:", b"Content-Length: 3 3",
+        b"Content-Length: 99999999999999999999", b"Content-Length: 3\r\nContent-Length: 3")),
     *(b"POST /check HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks for chunks in (
         b"+5\r\nhello\r\n0\r\n\r\n", b"0x5\r\nhello\r\n0\r\n\r\n", b" 5\r\nhello\r\n0\r\n\r\n", b"5\r\nhello0\r\n\r\n",
         b"5\r\nhelloXX0\r\n\r\n", b"\r\n0\r\n\r\n", b"-1\r\n", b"5;a\nb\r\nhello\r\n0\r\n\r\n")),

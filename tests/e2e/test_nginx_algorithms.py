@@ -31,10 +31,8 @@ def rules(limit):
 ])
 def test_five_pass_and_no_sixth(limit):
     with Nginx(rules(limit)) as nginx:
-        said = subprocess.run(["curl", "-s", "-o", "/dev/null", "-w", "%{http_code} ", *[f"http://127.0.0.1:{nginx.port}/"] * 1,
-                               "--next", *sum([["-s", "-o", "/dev/null", "-w", "%{http_code} ",
-                                                f"http://127.0.0.1:{nginx.port}/", "--next"] for _ in range(6)], [])[:-1]],
-                              capture_output=True, text=True, timeout=PATIENCE_S).stdout
+        each = ["-s", "-o", "/dev/null", "-w", "%{http_code} ", f"http://127.0.0.1:{nginx.port}/", "--next"]
+        said = subprocess.run(["curl", *(each * 7)[:-1]], capture_output=True, text=True, timeout=PATIENCE_S).stdout
         assert said.split() == ["200"] * 5 + ["429"] * 2
 
 
@@ -69,8 +67,8 @@ class Waiting:
 
 def test_departures_keep_their_distance_and_their_order():
     step_ns, count = 20_000_000, 40
-    with App() as app, Nginx(rules(f"unit: second, requests_per_unit: 50, burst: {count}, algorithm: leaky_bucket"), workers=1,
-                             location=f"proxy_pass http://127.0.0.1:{app.port};") as nginx:
+    with App() as app, Nginx(rules(f"unit: second, requests_per_unit: 50, burst: {count}, algorithm: leaky_bucket"),
+                             workers=1, location=f"proxy_pass http://127.0.0.1:{app.port};") as nginx:
         began = time.monotonic_ns()
         waiting = [Waiting(nginx.port, f"/{i:02}") for i in range(count)]
         answers = [w.answer() for w in waiting]
@@ -151,7 +149,7 @@ def test_a_stream_of_http2_can_wait_too():
 def test_a_dry_run_holds_nobody():
     with Nginx(SLOW, location="weir_dry_run on;", workers=1) as nginx:
         assert nginx.statuses(3) == [200] * 3
-        assert [line["verdict"] for line in nginx.wait_for_access(3)] == ["PASSED", "DELAYED_DRY_RUN", "DELAYED_DRY_RUN"]
+        assert [line["verdict"] for line in nginx.wait_for_access(3)] == ["PASSED"] + ["DELAYED_DRY_RUN"] * 2
 
 
 def test_held_requests_outlive_a_reload():
@@ -220,7 +218,8 @@ def test_streams_that_are_reset_give_their_slots_back():
     with Gate() as gate, Nginx(rules(f"unit: hour, {SLOTS}"), listen=" http2", workers=1,
                                location=f"proxy_pass http://127.0.0.1:{gate.app.port};") as nginx:
         client = subprocess.Popen(["nghttp", f"http://127.0.0.1:{nginx.port}/a", f"http://127.0.0.1:{nginx.port}/b",
-                                   f"http://127.0.0.1:{nginx.port}/c"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                                   f"http://127.0.0.1:{nginx.port}/c"], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL)
         wait_for(lambda: len(gate.app.seen) == 2, "two at the upstream")
         client.kill()
         client.wait()

@@ -25,7 +25,8 @@ PASSWORDS = "ann:{PLAIN}secret\nbob:{PLAIN}secret\n"
 def example(heading):
     """(files, configuration) of an example."""
     section = re.search(rf"^### {re.escape(heading)}$(.*?)(?=^##)", PAGE, re.M | re.S)[1]
-    files = {re.match(r"# (\S+)", block)[1]: block for block in re.findall(r"^```(?:yaml|csv)\n(.*?)^```$", section, re.M | re.S)}
+    files = {re.match(r"# (\S+)", block)[1]: block
+             for block in re.findall(r"^```(?:yaml|csv)\n(.*?)^```$", section, re.M | re.S)}
     return files, re.search(r"^```nginx\n(.*?)^```$", section, re.M | re.S)[1]
 
 
@@ -170,7 +171,8 @@ def machine(store, app):
         os.chmod(f"{folder}/run", 0o2750)
 
         def filled(text):
-            for old, new in (("/dev/shm/weir", f"{folder}/table"), ("/etc/weir/", f"{folder}/"), ("/run/weir/", f"{folder}/run/"),
+            for old, new in (("/dev/shm/weir", f"{folder}/table"), ("/etc/weir/", f"{folder}/"),
+                             ("/run/weir/", f"{folder}/run/"),
                              ("redis://10.0.0.9:6379", store.url), ("weir.sock;", "weir.sock timeout=20s;"),
                              ("127.0.0.1:80;", "127.0.0.1:{port};"), ("127.0.0.1:3000", f"127.0.0.1:{app.port}")):
                 text = text.replace(old, new)

@@ -8,7 +8,8 @@ import re
 
 from nginx_rig import Nginx, request
 
-PER_KEY = "domain: api\ndescriptors: [{key: header.X-Key, rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket}}]\n"
+PER_KEY = "domain: api\ndescriptors:\n" \
+          "  - {key: header.X-Key, rate_limit: {unit: day, requests_per_unit: 1, algorithm: token_bucket}}\n"
 PEER = "location /peer { alias {folder}/html/; limit_req zone=peer; }"
 LONG = "large_client_header_buffers 4 128k;"
 
@@ -16,7 +17,8 @@ LONG = "large_client_header_buffers 4 128k;"
 def test_a_full_zone_refuses_innocents_and_a_full_table_does_not():
     short = [f"k{i:05}" for i in range(400)]
     long = [f"{i:05}".ljust(68, "x") for i in range(200)]
-    with Nginx(PER_KEY, server=PEER, http="limit_req_zone $http_x_key zone=peer:32k rate=1r/m;", workers=1, table_size="1m") as nginx:
+    with Nginx(PER_KEY, server=PEER, http="limit_req_zone $http_x_key zone=peer:32k rate=1r/m;", workers=1,
+               table_size="1m") as nginx:
         for path in ("/", "/peer/"):
             with_connection(nginx, path, short)
         theirs = with_connection(nginx, "/peer/", long)

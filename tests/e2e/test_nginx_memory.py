@@ -32,7 +32,8 @@ SERVER = """
 
 class Checked(Nginx):
     def command(self, *more):
-        return ["valgrind", "--leak-check=full", "--keep-debuginfo=yes", f"--log-file={self.folder}/valgrind", *super().command(*more)]
+        return ["valgrind", "--leak-check=full", "--keep-debuginfo=yes", f"--log-file={self.folder}/valgrind",
+                *super().command(*more)]
 
     def is_clean(self):
         """Whether valgrind has nothing to say about us.  What nginx itself leaves behind is not ours."""
@@ -46,11 +47,13 @@ class Checked(Nginx):
 def test_nothing_is_misread_or_lost():
     with Checked(RULES, main="master_process off;", servers=f"server {{ {SERVER} }}",
                  http="weir_trusted_proxies 127.0.0.1;") as nginx:
-        clients = [subprocess.Popen(["curl", "-s", "-o", "/dev/null", f"http://127.0.0.1:{nginx.port}/queue"]) for _ in range(4)]
+        clients = [subprocess.Popen(["curl", "-s", "-o", "/dev/null", f"http://127.0.0.1:{nginx.port}/queue"])
+                   for _ in range(4)]
         assert [client.wait(PATIENCE_S) for client in clients] == [0] * 4
-        subprocess.run(["curl", "-s", "-m", "0.1", f"http://127.0.0.1:{nginx.port}/queue"], check=False, timeout=PATIENCE_S)
-        for path in ("/slots", "/fails", "/fails", "/fails", "/fails", "/?k=a%20b&user=ann", "/?k=a+b&user=ann", "/?user=ann",
-                     "/dry/", "/said/?user=bob&n=2", "/said/?user=bob&n=x", "/said/"):
+        subprocess.run(["curl", "-s", "-m", "0.1", f"http://127.0.0.1:{nginx.port}/queue"], check=False,
+                       timeout=PATIENCE_S)
+        for path in ("/slots", "/fails", "/fails", "/fails", "/fails", "/?k=a%20b&user=ann", "/?k=a+b&user=ann",
+                     "/?user=ann", "/dry/", "/said/?user=bob&n=2", "/said/?user=bob&n=x", "/said/"):
             nginx.ask(path, X_Forwarded_For="2001:db8::1, 10.0.0.1", Cookie="b=1; c=2")
         assert nginx.statuses(40)[-1] == 429
         assert nginx.ask(method="POST", body=b"x" * 100000).status == 429

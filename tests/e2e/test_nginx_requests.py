@@ -1,4 +1,5 @@
-"""What nginx does with a request - phases, subrequests, redirects, error pages, keep-alive, HTTP/2 - and what is counted.
+"""What nginx does with a request - phases, subrequests, redirects, error pages, keep-alive, HTTP/2 - and what
+is counted.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -116,7 +117,8 @@ def test_subrequests_are_not_counted():
     "index index.html;",
 ])
 def test_internal_redirects_are_counted_once(location):
-    with Nginx(ONE % 9, location=location, server="location @named { weir_limit on; try_files /index.html =404; }") as nginx:
+    with Nginx(ONE % 9, location=location,
+               server="location @named { weir_limit on; try_files /index.html =404; }") as nginx:
         path = "/" if "index index" in location else "/missing"
         assert [nginx.ask(path).headers["X-Ratelimit-Remaining"] for _ in range(3)] == ["8", "7", "6"]
 
@@ -144,7 +146,8 @@ def test_what_is_answered_before_is_not_limited():
 @pytest.mark.parametrize("page", ["/429.html", "@page", "=200 /429.html"])
 def test_headers_survive_an_error_page(page):
     server = "location @page { default_type text/html; try_files /429.html =404; }"
-    with Nginx(ONE % 0, location=f"error_page 429 {page};", server=server, files={"html/429.html": "slow down\n"}) as nginx:
+    with Nginx(ONE % 0, location=f"error_page 429 {page};", server=server,
+               files={"html/429.html": "slow down\n"}) as nginx:
         answer = nginx.ask()
         assert answer.status == (200 if "=200" in page else 429)
         assert answer.body == b"slow down\n"
@@ -185,7 +188,8 @@ def test_a_connection_goes_on_after_a_refusal(body):
 
 def test_who_waits_for_100_is_refused_at_once():
     with Nginx(ONE % 0) as nginx:
-        done = subprocess.run(["curl", "-sv", "-H", "Expect: 100-continue", "-d", "x" * 2000, f"http://127.0.0.1:{nginx.port}/"],
+        done = subprocess.run(["curl", "-sv", "-H", "Expect: 100-continue", "-d", "x" * 2000,
+                               f"http://127.0.0.1:{nginx.port}/"],
                               capture_output=True, text=True, timeout=PATIENCE_S)
         assert "429 Too Many Requests" in done.stderr and "100 Continue" not in done.stderr
 
@@ -239,7 +243,8 @@ def cached_by_a_proxy(answer_headers, stores=False):
         with Nginx(ONE % 9, servers=servers, http=http) as nginx:
             first, answers = nginx.ask(), [nginx.ask()]
             # A cache may still be busy storing what its client has already.
-            wait_for(lambda: not stores or answers[-1].headers["X-Cache"] == "HIT" or answers.append(nginx.ask()), "a hit")
+            wait_for(lambda: not stores or answers[-1].headers["X-Cache"] == "HIT" or answers.append(nginx.ask()),
+                     "a hit")
             return first, answers[-1]
 
 

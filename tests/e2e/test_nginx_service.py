@@ -1,5 +1,6 @@
-"""nginx with `weir_service`: limits over many machines.  Two hosts, each an nginx and a `weir serve` on a table of their
-own, share one Redis and count to the unit; the service or the store goes away and comes back; nobody blocks a worker.
+"""nginx with `weir_service`: limits over many machines.  Two hosts, each an nginx and a `weir serve` on a table of
+their own, share one Redis and count to the unit; the service or the store goes away and comes back; nobody blocks a
+worker.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -36,8 +37,8 @@ def store(store):
 
 
 class Host:
-    """A machine: a table, the service, nginx.  on: flags of the service; service: options of weir_service; kind: Nginx, or
-    Stream."""
+    """A machine: a table, the service, nginx.  on: flags of the service; service: options of weir_service; kind: Nginx,
+    or Stream."""
 
     def __init__(self, store, rules, *on, service=WAITING, starts=True, kind=Nginx, **nginx):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weir-host-"))
@@ -52,12 +53,14 @@ class Host:
         if starts:
             self.serve()
         place = "stream" if issubclass(kind, Stream) else "http"
-        self.nginx = kind(rules, table=self.folder / "table", **{place: f"weir_service unix:{self.desk} {service};"}, **nginx)
+        self.nginx = kind(rules, table=self.folder / "table", **{place: f"weir_service unix:{self.desk} {service};"},
+                          **nginx)
         if starts:
             self.wait_open()
 
     def serve(self):
-        self.weir = Service(self.folder, self.rules, flags=self.flags, listeners=("admin",), table=self.folder / "table")
+        self.weir = Service(self.folder, self.rules, flags=self.flags, listeners=("admin",),
+                            table=self.folder / "table")
 
     def wait_open(self, count=1):
         workers = int(self.nginx.parts["workers"])
@@ -103,7 +106,8 @@ def test_two_hosts_pass_exactly_the_limit(store, how):
         passed, asked = hammer(one, two)
         assert asked > 1000 and passed == 1000
         by_service = sum(metric(host, 'weir_requests_total{protocol="desk"}') for host in (one, two))
-        assert 0 < by_service < asked / 2 if how == "leases" else by_service > 0     # most in the workers, by tokens and refusals
+        # Most in the workers, by tokens and refusals.
+        assert 0 < by_service < asked / 2 if how == "leases" else by_service > 0
 
 
 def redis_s(store):
@@ -117,7 +121,8 @@ def test_no_second_has_more_than_it_may_though_tokens_are_taken_ahead(store, alg
         began = redis_s(store)
         passed, asked = hammer(one, two, seconds=3)
         seconds = redis_s(store) - began + 1
-        assert asked > passed and 300 <= passed <= 300 * (seconds + (algorithm == "token_bucket"))     # a bucket begins full
+        # A bucket begins full.
+        assert asked > passed and 300 <= passed <= 300 * (seconds + (algorithm == "token_bucket"))
 
 
 def test_services_killed_under_load_let_nobody_pass_twice(store):
@@ -200,7 +205,8 @@ descriptors:
 
 # ---- what is given back ----
 
-LOOK = "location = /look { weir_limit on domain=api; weir_descriptor generic_key=all hits=0; try_files /index.html =404; }"
+LOOK = "location = /look { weir_limit on domain=api; weir_descriptor generic_key=all hits=0; " \
+       "try_files /index.html =404; }"
 
 
 def left(host):
@@ -213,7 +219,8 @@ def test_only_the_answers_that_count_do(store, algorithm):
     with App(lambda handler: (int(handler.path.strip("/")), {}, b"")) as app:
         more = dict(location=f"proxy_pass http://127.0.0.1:{app.port};", server=LOOK)
         with Host(store, rules, *PATIENT, **more) as one, Host(store, rules, *PATIENT, **more) as two:
-            for host, status, remaining in ((one, 401, "2"), (two, 200, "2"), (one, 200, "2"), (two, 401, "1"), (one, 500, "1"),
+            for host, status, remaining in ((one, 401, "2"), (two, 200, "2"), (one, 200, "2"), (two, 401, "1"),
+                                            (one, 500, "1"),
                                             (two, 401, "0")):
                 assert host.ask(f"/{status}").status == status
                 wait_for(lambda: left(one) == remaining, "what does not count to be given back")
@@ -231,7 +238,8 @@ def test_slots_are_released_for_the_other_host(store):
 
     with App(slow) as app:
         location = f"proxy_pass http://127.0.0.1:{app.port};"
-        with Host(store, rules, *PATIENT, location=location) as one, Host(store, rules, *PATIENT, location=location) as two:
+        with Host(store, rules, *PATIENT, location=location) as one, \
+                Host(store, rules, *PATIENT, location=location) as two:
             told = []
             threads = [threading.Thread(target=lambda h=h: told.append(h.ask().status)) for h in (one, two)]
             for thread in threads:
@@ -393,7 +401,8 @@ def h2load(host, *flags):
 
 def test_streams_of_http2_wait_each_for_itself(store):
     with Host(store, LOG, *PATIENT, listen=" http2") as host:
-        done = subprocess.run(h2load(host, "-n300", "-c4", "-m32"), capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(h2load(host, "-n300", "-c4", "-m32"), capture_output=True, text=True, timeout=60,
+                              check=True)
         assert "300 done, 100 succeeded, 200 failed, 0 errored" in done.stdout, done.stdout
 
 
@@ -487,7 +496,8 @@ def test_who_waits_is_not_touched_after_its_end(store):
   - {key: leaky, rate_limit: {unit: second, requests_per_unit: 20, burst: 3, algorithm: leaky_bucket}}
   - {key: some, rate_limit: {unit: day, requests_per_unit: 9, count_if: {status: [404]}}}
 """
-    with Host(store, rules, *PATIENT, kind=WatchedNginx, main="master_process off;", workers=1, server=places(*kinds)) as host:
+    with Host(store, rules, *PATIENT, kind=WatchedNginx, main="master_process off;", workers=1,
+              server=places(*kinds)) as host:
         assert host.statuses(5, "/log") == [200] * 4 + [429]
         for kind in kinds[1:]:
             assert host.statuses(3, f"/{kind}") == [200] * 3
@@ -534,7 +544,8 @@ def test_two_gateways_have_one_count(store, monkeypatch):
 
 def test_a_service_on_another_table_is_told_of_and_asked(store):
     rules = ALL % ("day", 4, "")
-    with Host(store, rules, *PATIENT) as one, Nginx(rules, http=f"weir_service unix:{one.desk} {WAITING};", workers=1) as other:
+    with Host(store, rules, *PATIENT) as one, \
+            Nginx(rules, http=f"weir_service unix:{one.desk} {WAITING};", workers=1) as other:
         wait_for(lambda: "has another table" in other.log(), "it to be told")
         assert [(one, other)[i % 2].ask().status for i in range(6)] == [200] * 4 + [429] * 2
 

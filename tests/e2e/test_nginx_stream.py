@@ -1,5 +1,5 @@
-"""TCP and UDP through nginx's stream: what is refused is closed, what is held waits, what was taken is given back, once,
-however a session ends; and all who name one table count together.
+"""TCP and UDP through nginx's stream: what is refused is closed, what is held waits, what was taken is given back,
+once, however a session ends; and all who name one table count together.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -96,12 +96,14 @@ def test_without_a_limit_nothing_is_asked():
 # ---- what is counted ----
 
 def test_the_address_is_the_one_that_a_trusted_proxy_names():
-    rules = "domain: api\ndescriptors: [{key: remote_address, ipv6_prefix: 64, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
+    rules = "domain: api\ndescriptors:\n" \
+            "  - {key: remote_address, ipv6_prefix: 64, rate_limit: {unit: day, requests_per_unit: 1}}\n"
     with Stream(rules, listen=" proxy_protocol", server="set_real_ip_from 127.0.0.1; return passed;") as nginx:
         def ask_as(kind, address):
             with nginx.open() as connection:
                 return converse(connection, f"PROXY {kind} {address} {address} 1 2\r\n".encode()) == b"passed"
-        assert [ask_as("TCP4", "192.0.2.1"), ask_as("TCP4", "192.0.2.1"), ask_as("TCP4", "192.0.2.2")] == [True, False, True]
+        assert [ask_as("TCP4", "192.0.2.1"), ask_as("TCP4", "192.0.2.1"), ask_as("TCP4", "192.0.2.2")] \
+            == [True, False, True]
         assert [ask_as("TCP6", "2001:db8::1"), ask_as("TCP6", "2001:db8::2"), ask_as("TCP6", "2001:db8:0:1::1")] \
             == [True, False, True]
         assert not ask_as("TCP6", "::ffff:192.0.2.1")  # the first one again
@@ -110,7 +112,8 @@ def test_the_address_is_the_one_that_a_trusted_proxy_names():
 def test_any_variable_is_an_attribute():
     rules = "domain: api\ndescriptors: [{key: server_port, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
     other = free_port()
-    with Stream(rules, listen=f"; listen 127.0.0.1:{other}", server="weir_attribute server_port $server_port; return passed;") as nginx:
+    with Stream(rules, listen=f"; listen 127.0.0.1:{other}",
+                server="weir_attribute server_port $server_port; return passed;") as nginx:
         assert nginx.passes(2) == [True, False]
         nginx.tcp = other
         assert nginx.passes(2) == [True, False]
@@ -299,7 +302,8 @@ def test_who_leaves_the_queue_gives_its_place_back():
 
 
 def test_who_has_sent_all_and_waits_is_not_taken_for_one_who_left():
-    with Echo() as echo, Stream(leaky(2, 5), server=f"proxy_half_close on; proxy_pass 127.0.0.1:{echo.tcp};", workers=1) as nginx:
+    with Echo() as echo, Stream(leaky(2, 5), server=f"proxy_half_close on; proxy_pass 127.0.0.1:{echo.tcp};",
+                                workers=1) as nginx:
         connections = [nginx.open() for _ in range(3)]
         for connection in connections:
             connection.sendall(b"a question")
@@ -308,7 +312,8 @@ def test_who_has_sent_all_and_waits_is_not_taken_for_one_who_left():
 
 
 def test_a_datagram_is_held_too():
-    with Echo() as echo, Stream(leaky(5, 5), udp=True, server=f"proxy_pass 127.0.0.1:{echo.udp}; proxy_responses 1;", workers=1) as nginx:
+    with Echo() as echo, Stream(leaky(5, 5), udp=True, server=f"proxy_pass 127.0.0.1:{echo.udp}; proxy_responses 1;",
+                                workers=1) as nginx:
         begin = time.monotonic_ns()
         clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
         for i, client in enumerate(clients):
@@ -335,8 +340,9 @@ def test_who_is_held_outlives_a_reload_and_a_stop():
 
 
 def test_tls_begins_when_a_held_connection_goes_on(tmp_path):
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                    "-subj", "/CN=weir", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"], check=True, capture_output=True)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                    "-days", "2", "-subj", "/CN=weir", "-keyout", tmp_path / "key", "-out", tmp_path / "cert"],
+                   check=True, capture_output=True)
     server = f"ssl_certificate {tmp_path}/cert; ssl_certificate_key {tmp_path}/key; return passed;"
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     tls.check_hostname = False
@@ -472,7 +478,8 @@ def test_mistakes_of_a_server_are_told(server, words):
     ("weir_rules {folder}/rules.yaml; weir_rules {folder}/rules.yaml;", '"weir_rules" directive is duplicate'),
     ("weir_rules {folder}/none.yaml;", "none.yaml"),
     ("weir_rules {folder}/rules.yaml; weir_table {folder}/t size=none;", 'invalid parameter "size=none"'),
-    ("weir_rules {folder}/rules.yaml; weir_table {folder}/t; weir_table {folder}/t;", '"weir_table" directive is duplicate'),
+    ("weir_rules {folder}/rules.yaml; weir_table {folder}/t; weir_table {folder}/t;",
+     '"weir_table" directive is duplicate'),
     ("weir_rules {folder}/rules.yaml; weir_table {folder}/rules.yaml;", "weir cannot be opened"),
     ("weir_queue many;", 'invalid parameter "many"'),
     ("weir_queue 1 timeout=long;", 'invalid parameter "timeout=long"'),

@@ -1,5 +1,5 @@
-"""Many at once: workers, instances of nginx and `weir serve` on one table count together, to the unit; reloads, upgrades
-and killed workers lose no count.
+"""Many at once: workers, instances of nginx and `weir serve` on one table count together, to the unit; reloads,
+upgrades and killed workers lose no count.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -51,7 +51,8 @@ def test_two_instances_share_a_table():
 def test_nginx_and_the_service_share_a_table(tmp_path):
     with folder() as shared:
         text = ALL % ("day", 100, "")
-        with serve(tmp_path, text, "--table", shared / "table") as service, Nginx(text, table=shared / "table") as nginx:
+        with serve(tmp_path, text, "--table", shared / "table") as service, \
+                Nginx(text, table=shared / "table") as nginx:
             port = int(service.address("http").rpartition(":")[2])
             statuses = [(nginx.ask() if i % 2 else ask(port, "/check/")).status for i in range(120)]
             assert statuses == [200] * 100 + [429] * 20
@@ -66,11 +67,13 @@ def test_counts_outlive_nginx():
 
 # ---- rules change ----
 
-# Seen from the event loop and compiled in a thread; all of it in a pool; all of it in a thread, because looking takes long.
+# Seen from the event loop and compiled in a thread; all of it in a pool; all of it in a thread, as looking
+# takes long.
 @pytest.mark.parametrize("pool, files", [("", 0), ("compilers", 0), ("", 12000)])
 def test_new_rules_are_taken_by_every_worker_and_bad_ones_are_not(pool, files):
     engine = f"weir_table {{folder}}/table size=8m; weir_rules {{folder}}/rules.yaml {pool and 'threads=' + pool};"
-    with Nginx(ALL % ("day", 1000, ""), workers=3, main=f"thread_pool {pool} threads=2;" if pool else "", starts=False) as nginx:
+    with Nginx(ALL % ("day", 1000, ""), workers=3, main=f"thread_pool {pool} threads=2;" if pool else "",
+               starts=False) as nginx:
         nginx.configure(engine=engine)
         for i in range(files):
             (nginx.folder / f"{i}.csv").touch()

@@ -127,7 +127,8 @@ def test_throttle_replies_as_throttlecrab(client):
     assert client.execute_command("throttle", "crab", 2, 1, 60)[:3] == [1, 2, 0]
     allowed, limit, remaining, reset, retry = client.execute_command("THROTTLE", "crab", 2, 1, 60)
     assert (allowed, limit, remaining) == (0, 2, 0) and reset in (119, 120) and retry in (59, 60)
-    for words, error in (((), "wrong number of arguments for 'throttle' command"), (("k", "x", 1, 1), "invalid max_burst"),
+    for words, error in (((), "wrong number of arguments for 'throttle' command"),
+                         (("k", "x", 1, 1), "invalid max_burst"),
                          (("k", 1, "x", 1), "invalid count_per_period"), (("k", 1, 1, "x"), "invalid period"),
                          (("k", 1, 1, 1, "x"), "invalid quantity"), (("k", 0, 1, 1), "max_burst is too small")):
         with pytest.raises(redis.ResponseError, match=error):
@@ -193,7 +194,8 @@ def test_ioredis(weir):
 def test_what_clients_send_on_connecting(weir):
     with Raw(weir) as raw:
         commands = [("HELLO", 3, "SETNAME", "n"), ("CLIENT", "GETNAME"), ("CLIENT", "SETINFO", "lib-name", "x"),
-                    ("CLIENT", "NO-EVICT", "on"), ("SELECT", 0), ("RESET",), ("CLIENT", "GETNAME"), ("CONFIG", "GET", "*"),
+                    ("CLIENT", "NO-EVICT", "on"), ("SELECT", 0), ("RESET",), ("CLIENT", "GETNAME"),
+                    ("CONFIG", "GET", "*"),
                     ("COMMAND", "INFO", "nope"), ("QUIT",)]
         raw.send(b"".join(bulk(*command) for command in commands))
         replies = raw.read_all()
@@ -227,7 +229,8 @@ def test_a_password_comes_first(tmp_path):
         assert redis.Redis(port=port, password="open sesame").execute_command("CL.THROTTLE", "k", 1, 1, 1)[0] == 0
         assert redis.Redis(port=port, username="default", password="open sesame").ping()
         with Raw(weir) as raw:
-            raw.send(bulk("HELLO", 3) + bulk("HELLO", 3, "AUTH", "default", "open sesame") + bulk("PING") + bulk("QUIT"))
+            raw.send(bulk("HELLO", 3) + bulk("HELLO", 3, "AUTH", "default", "open sesame") + bulk("PING")
+                     + bulk("QUIT"))
             replies = raw.read_all()
             assert replies.startswith(b"-NOAUTH HELLO") and replies.endswith(b"+PONG\r\n+OK\r\n")
         with Raw(weir) as raw:      # guessing ends
@@ -261,17 +264,20 @@ def test_bytes_may_come_one_by_one(weir):
 
 def test_numbers_said_again_are_read_as_the_first_time(weir):
     """Commands of one feed, whose numbers are like those before or nearly so, and the same one by one."""
-    numbers = [(9, 1, 60), (9, 1, 60), (9, 1, 60, 2), (9, 1, 60, 2), (91, 6, 0), ("9", "16", "0"), (9, 1, 60), (9, 1), (9, 1, 60),
-               ("x", 1, 60), ("x", 1, 60), (9, 0, 60), (9, 0, 60), (9, 1, 60), ("9\r\n$1\r\n1", 60), (9, 1, 60), (-1, 1, 60),
-               (9, 1, 60, -1), (9, 1, 60, 0), (9, 1, 60), (12345, 67890, 3600), (12345, 67890, 3600)]
+    numbers = [(9, 1, 60), (9, 1, 60), (9, 1, 60, 2), (9, 1, 60, 2), (91, 6, 0), ("9", "16", "0"), (9, 1, 60), (9, 1),
+               (9, 1, 60), ("x", 1, 60), ("x", 1, 60), (9, 0, 60), (9, 0, 60), (9, 1, 60), ("9\r\n$1\r\n1", 60),
+               (9, 1, 60), (-1, 1, 60), (9, 1, 60, -1), (9, 1, 60, 0), (9, 1, 60), (12345, 67890, 3600),
+               (12345, 67890, 3600)]
     commands = [(name, *one) for one in numbers for name in ("CL.THROTTLE", "THROTTLE", "cl.throttle", "cl.throttle")]
     with Raw(weir) as raw:
-        raw.send(b"".join(bulk(name, f"fed{number}", *rest) for number, (name, *rest) in enumerate(commands)) + bulk("QUIT"))
+        raw.send(b"".join(bulk(name, f"fed{number}", *rest) for number, (name, *rest) in enumerate(commands))
+                 + bulk("QUIT"))
         at_once = raw.read_all()
     one_by_one = b""
     for number, (name, *rest) in enumerate(commands):
         with Raw(weir) as raw:
-            one_by_one += raw.send(bulk(name, f"alone{number}", *rest) + bulk("QUIT")).read_all().removesuffix(b"+OK\r\n")
+            one_by_one += raw.send(bulk(name, f"alone{number}", *rest)
+                                   + bulk("QUIT")).read_all().removesuffix(b"+OK\r\n")
     assert at_once == one_by_one + b"+OK\r\n"
 
 

@@ -105,7 +105,8 @@ def test_nginx_has_them_from_the_same_path(db, server):
             with Nginx(rules=None, http=engine) as nginx:
                 assert ask(nginx.port, "/").headers["X-Ratelimit-Limit"] == "3"
                 assert db.put(per_address.replace("unit: 3", "unit: 9")).returncode == DONE
-                wait_until(lambda: ask(nginx.port, "/").headers["X-Ratelimit-Limit"] == "9", "nginx to have the new rules")
+                wait_until(lambda: ask(nginx.port, "/").headers["X-Ratelimit-Limit"] == "9",
+                           "nginx to have the new rules")
             assert weir_node.is_running()
 
 
@@ -156,8 +157,8 @@ def test_a_start_without_redis_uses_what_was_kept(db, server, tmp_path):
 
 def test_a_first_start_without_redis_says_so_or_waits(server, db, tmp_path):
     server.kill()
-    args = [WEIR, "serve", "--rules-store", server.url, "--rules", tmp_path / "rules", "--table", "none", "--grpc", "off",
-            "--http", "off", "--resp", "off", "--admin", "off"]
+    args = [WEIR, "serve", "--rules-store", server.url, "--rules", tmp_path / "rules", "--table", "none", "--grpc",
+            "off", "--http", "off", "--resp", "off", "--admin", "off"]
     done = subprocess.run(args, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 3 and "none were kept" in done.stderr
     with node(tmp_path, server.url, flags=["--start-without-rules"]) as one:
@@ -279,8 +280,9 @@ def test_a_node_that_is_killed_while_it_writes_leaves_a_whole_set(db, server, tm
 
 @pytest.mark.parametrize("damage", [
     lambda path: path.write_bytes(b"\0{{{"), lambda path: path.write_text(""), lambda path: path.unlink(),
-    lambda path: path.write_text(path.read_text().replace("7", "700")), lambda path: (path.parent / "more.yaml").write_text("{"),
-    lambda path: path.write_text(path.read_text()[:40]), lambda path: shutil.rmtree(path.parent)])
+    lambda path: path.write_text(path.read_text().replace("7", "700")),
+    lambda path: (path.parent / "more.yaml").write_text("{"), lambda path: path.write_text(path.read_text()[:40]),
+    lambda path: shutil.rmtree(path.parent)])
 def test_kept_rules_that_were_damaged_or_edited_are_set_right_at_the_next_start(db, server, tmp_path, damage):
     db.put(rules_of(limit=7))
     with node(tmp_path, server.url):
@@ -331,7 +333,8 @@ def test_users_of_redis_need_no_more_than_the_page_says(server, tmp_path):
         server.ask(*line.replace("SECRET", "secret").split())
     editor, reader = (f"redis://{name}:secret@127.0.0.1:{server.port}" for name in ("weir-editor", "weir-node"))
     db = Database(tmp_path, editor)
-    for args in ("put", "-"), ("list",), ("get", "api"), ("history", "api"), ("rollback", "api", "1"), ("delete", "api"):
+    for args in (("put", "-"), ("list",), ("get", "api"), ("history", "api"), ("rollback", "api", "1"),
+                 ("delete", "api")):
         done = db.run(*args, stdin=rules_of(limit=7))
         assert done.returncode == DONE, done.stderr
     assert db.put(rules_of(limit=8)).returncode == DONE

@@ -178,8 +178,8 @@ def test_what_needs_a_store_is_not_ignored_without_one(flags):
 
 @pytest.mark.parametrize("flags", [["--store-leases=off"], ["--consistency", "eventual"]])
 def test_waiting_for_replicas_is_refused_where_there_is_nothing_to_wait_for(flags):
-    done = serve("--store-wait", "1", *flags, "--store", "redis://127.0.0.1:1", "--table", "none", "--grpc", "127.0.0.1:0",
-                 "--http", "off")
+    done = serve("--store-wait", "1", *flags, "--store", "redis://127.0.0.1:1", "--table", "none", "--grpc",
+                 "127.0.0.1:0", "--http", "off")
     assert done.returncode == USAGE
     assert "--store-wait is for" in done.stderr and flags[0] in done.stderr
 

@@ -156,7 +156,8 @@ def told(server, name, value, mark="@"):
     """What the store has of a key: {node: hits} for each window.  mark "@@": {site: hits}."""
     with server.client as client:
         return [{who: int(hits) for who, hits in client.hgetall(key).items() if who != b"over"}
-                for key in client.keys(f"weir:{{3:api{len(name)}:{name}={len(value)}:{value}}}" + "?" * 11 + mark + "[0-9]*")]
+                for key in client.keys(f"weir:{{3:api{len(name)}:{name}={len(value)}:{value}}}" + "?" * 11 + mark
+                                       + "[0-9]*")]
 
 
 def test_nodes_near_and_far_exceed_limits_within_the_bound_and_say_by_how_much(tmp_path):
@@ -338,7 +339,8 @@ def test_a_node_that_goes_tells_before_it_does(tmp_path):
 
 @contextlib.contextmanager
 def sites(tmp_path, has_own=True):
-    """Two sites of two nodes: a store near to each, and one far from all of them; or the first site's is that of all."""
+    """Two sites of two nodes: a store near to each, and one far from all of them; or the first
+    site's is that of all."""
     with contextlib.ExitStack() as stack:
         far = stack.enter_context(Server(tmp_path / "far"))
         globe = stack.enter_context(Proxy(far.port))
@@ -395,14 +397,16 @@ def test_a_cluster_is_told_as_one_server_is(tmp_path):
         admitted = in_all(nodes)
         assert all(LIMIT <= admitted[key] <= LIMIT + len(nodes) * 2 * UNIT for key in keys), admitted
         for key in keys:
-            assert [sum(window.values()) for master in cluster.masters for window in told(master, *key)] == [admitted[key]]
+            assert [sum(window.values()) for master in cluster.masters
+                    for window in told(master, *key)] == [admitted[key]]
         assert all(any(told(master, *key) for key in keys) for master in cluster.masters)        # or nothing was tried
 
 
 def test_rules_that_cannot_be_eventual_are_refused_or_exact(tmp_path):
     folder = tmp_path / "rules"
     folder.mkdir()
-    bad = "domain: api\ndescriptors:\n  - {key: a, rate_limit: {unit: day, requests_per_unit: 1, consistency: eventual, %s}}\n"
+    bad = "domain: api\ndescriptors:\n" \
+          "  - {key: a, rate_limit: {unit: day, requests_per_unit: 1, consistency: eventual, %s}}\n"
     with Server(tmp_path / "redis") as server:
         for words, why in (("algorithm: concurrency", "slots"), ("scope: host", "not shared"),
                            ("counting: approximate", "approximate")):

@@ -147,7 +147,8 @@ def test_json_check_and_resp_answer_by_the_store(pair):
         assert {one.status for one in answers} == {200}
         with redis.Redis(port=weir.port("resp"), socket_timeout=10) as client:
             replies = [client.execute_command("CL.THROTTLE", "k", 3, 10, 86400) for _ in range(6)]
-            assert [reply[:3] for reply in replies] == [[0, 4, 3], [0, 4, 2], [0, 4, 1], [0, 4, 0], [1, 4, 0], [1, 4, 0]]
+            assert [reply[:3] for reply in replies] == [[0, 4, 3], [0, 4, 2], [0, 4, 1], [0, 4, 0], [1, 4, 0],
+                                                        [1, 4, 0]]
             # Another burst reads the same bucket, and what is in use beyond it stands.
             assert client.execute_command("CL.THROTTLE", "k", 1, 10, 86400)[:3] == [1, 2, 0]
             assert client.execute_command("CL.THROTTLE", "k", 3, 10, 86400)[0] == 1
@@ -190,7 +191,8 @@ def test_who_leaves_while_held_gives_its_place_back(tmp_path, store):
         with socket.create_connection(("127.0.0.1", weir.port("http")), timeout=10) as connection:
             connection.sendall(asked)
             wait_until(lambda: b"weir_holds 1\n" in http_rig.ask(weir.port("admin"), "/metrics").body, "it is held")
-        wait_until(lambda: told(weir)["returned_total"] == 1 and told(weir)["pending"] == 0, "its place to be given back")
+        wait_until(lambda: told(weir)["returned_total"] == 1 and told(weir)["pending"] == 0,
+                   "its place to be given back")
 
 
 def test_pipelined_requests_are_answered_in_order(pair):
@@ -398,8 +400,8 @@ descriptors:
 
 
 def test_a_long_absence_is_not_charged_as_if_all_of_it_were_now(tmp_path, own_store):
-    """Of a log or sub-windows what passed more than two windows ago is forgotten, though they were never idle; and a log gets no
-    more entries than fill it, however many hits a request had."""
+    """Of a log or sub-windows what passed more than two windows ago is forgotten, though they were never idle; and a
+    log gets no more entries than fill it, however many hits a request had."""
     with serve(tmp_path, own_store.url, rules=ROLLING, threads=1) as weir, Client(weir.address("grpc")) as client:
         wait_until(lambda: told(weir)["health"] == "up", "the store")
         own_store.kill()
@@ -438,10 +440,13 @@ def test_it_starts_without_its_store(tmp_path):
 
 
 def test_who_may_wait_waits_for_a_store_that_is_slow_to_let_us_in(tmp_path, own_store):
-    """As one that has just become a master is: that it takes its time to greet is no reason to refuse before the deadline."""
+    """As one that has just become a master is: that it takes its time to greet is no reason to refuse before
+    the deadline."""
     own_store.freeze()
-    with serve(tmp_path, own_store.url, "--store-deadline", "30s", threads=1) as weir, Client(weir.address("grpc")) as client:
-        asked = [client.channel.unary_unary(SHOULD_RATE_LIMIT).future(request_of("closed", "k"), timeout=60) for _ in range(3)]
+    with serve(tmp_path, own_store.url, "--store-deadline", "30s", threads=1) as weir, \
+            Client(weir.address("grpc")) as client:
+        asked = [client.channel.unary_unary(SHOULD_RATE_LIMIT).future(request_of("closed", "k"), timeout=60)
+                 for _ in range(3)]
         wait_until(lambda: told(weir)["breaks_total"] > 0, "another connection to be tried")
         assert told(weir)["pending"] == 3
         own_store.thaw()
@@ -468,7 +473,8 @@ def test_how_long_calls_waited_is_told_to_statsd(tmp_path, own_store):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as statsd:
         statsd.bind(("127.0.0.1", 0))
         statsd.settimeout(30)
-        flags = ("--store-deadline", "200ms", "--statsd", f"127.0.0.1:{statsd.getsockname()[1]}", "--statsd-interval", "100ms")
+        flags = ("--store-deadline", "200ms", "--statsd", f"127.0.0.1:{statsd.getsockname()[1]}", "--statsd-interval",
+                 "100ms")
         with serve(tmp_path, own_store.url, *flags) as weir, Client(weir.address("grpc")) as client:
             wait_until(lambda: told(weir)["health"] == "up", "the store")
             client.ask("d", descriptor(("quiet", "t")))
@@ -477,7 +483,8 @@ def test_how_long_calls_waited_is_told_to_statsd(tmp_path, own_store):
                 client.ask("d", descriptor(("quiet", "t")))
             times = []
             while len(times) < 3:
-                for ms, rate in re.findall(rb"ShouldRateLimit.response_time:(\d+\.\d+)\|ms(?:\|@(0\.\d+))?", statsd.recv(65536)):
+                for ms, rate in re.findall(rb"ShouldRateLimit.response_time:(\d+\.\d+)\|ms(?:\|@(0\.\d+))?",
+                                           statsd.recv(65536)):
                     times += [float(ms)] * int(1 / float(rate or 1))
             own_store.thaw()
     assert len(times) == 3 and sum(199 <= ms < 30000 for ms in times) >= 2, times
@@ -575,7 +582,8 @@ def window(seconds):
 def test_compat_keys_go_on_from_what_the_go_service_counted(tmp_path, own_store):
     """Issue: a store filled by envoyproxy/ratelimit's keys is continued from, count for count."""
     key = f"shop_user_alice_{window(86400)}"
-    with own_store.client as store, serve(tmp_path, own_store.url, "--compat-keys", *PATIENT, rules=COMPAT_RULES) as weir, \
+    with own_store.client as store, \
+            serve(tmp_path, own_store.url, "--compat-keys", *PATIENT, rules=COMPAT_RULES) as weir, \
             Client(weir.address("grpc")) as client:
         store.set(key, 7, ex=100)
         got = [client.ask("shop", descriptor(("user", "alice"))) for _ in range(5)]
@@ -646,15 +654,18 @@ def test_settings_of_envoyproxy_ratelimit_name_the_store(tmp_path, own_store):
     ({"REDIS_URL": "redis.sock", "REDIS_SOCKET_TYPE": "unix"}, "unix:redis.sock"),
     ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "REDIS_TLS": "true"}, "rediss://h:1"),
     ({"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "CLUSTER", "REDIS_SOCKET_TYPE": "tcp"}, "redis-cluster://a:1,b:2"),
-    ({"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp"}, "redis-sentinel://(hidden)@a:1,b:2"),
-    ({"REDIS_URL": "main,a:1", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp", "REDIS_SENTINEL_AUTH": "me:s@secret"},
+    ({"REDIS_URL": "main,a:1,b:2", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp"},
+     "redis-sentinel://(hidden)@a:1,b:2"),
+    ({"REDIS_URL": "main,a:1", "REDIS_TYPE": "sentinel", "REDIS_SOCKET_TYPE": "tcp",
+      "REDIS_SENTINEL_AUTH": "me:s@secret"},
      "redis-sentinel://(hidden)@a:1?(hidden)"),
     ({"REDIS_URL": "h:1", "REDIS_AUTH": "me:secret", "REDIS_SOCKET_TYPE": "tcp"}, "redis://(hidden)@h:1"),
     ({"REDIS_URL": "rediss://u:secret@h:1"}, "rediss://(hidden)@h:1"),
     ({"REDIS_URL": "h:1", "REDIS_SOCKET_TYPE": "tcp", "WEIR_STORE": "local"}, "local"),
 ])
 def test_their_variables_make_an_address(env, url):
-    printed = subprocess.run([WEIR, "serve", "--print-config"], env=env, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([WEIR, "serve", "--print-config"], env=env, capture_output=True, text=True,
+                             check=True).stdout
     assert re.search(r"^store: '(.*?)'", printed, re.M)[1] == url and "secret" not in printed
 
 
@@ -669,8 +680,8 @@ def test_the_last_answer_of_a_connection_comes_before_its_end(pair, version):
 
 @pytest.mark.parametrize("login", ["only@pass/word?", "watcher:p&s=s"])
 def test_sentinels_with_a_password_of_their_own(tmp_path, login):
-    """By requirepass and by an ACL: the service finds its master, and so does `weir rules`.  Without it, or with a wrong
-    one, it does not, and says what the Sentinel said."""
+    """By requirepass and by an ACL: the service finds its master, and so does `weir rules`.  Without it, or with a
+    wrong one, it does not, and says what the Sentinel said."""
     with Sentinels(tmp_path / "redis", replicas=0, login=login) as sentinels:
         with serve(tmp_path, sentinels.url, *PATIENT) as weir:
             wait_until(lambda: told(weir)["health"] == "up", "the master")
@@ -678,9 +689,11 @@ def test_sentinels_with_a_password_of_their_own(tmp_path, login):
             assert told(weir)["asked_total"] == 2 and told(weir)["fallback_local_total"] == 0
             assert told(weir)["store"] == sentinels.url.partition("?")[0].replace("weir@", "(hidden)@") + "?(hidden)"
             assert not any("word" in line or "s%3Ds" in line for line in weir.lines)
-        listed = subprocess.run([WEIR, "rules", "list", "--store", sentinels.url], capture_output=True, text=True, check=False)
+        listed = subprocess.run([WEIR, "rules", "list", "--store", sentinels.url], capture_output=True, text=True,
+                                check=False)
         assert listed.returncode == 0, listed.stderr
-        for number, url in enumerate((sentinels.url.partition("?")[0], sentinels.url.replace("sentinel_password=", "sentinel_password=x"))):
+        for number, url in enumerate((sentinels.url.partition("?")[0],
+                                      sentinels.url.replace("sentinel_password=", "sentinel_password=x"))):
             with serve(tmp_path, url, name=f"stranger{number}") as weir:
                 weir.wait_for("store_unknown")
                 reasons = [one["reason"] for one in weir.events() if one["event"] == "store_unknown"]
@@ -696,8 +709,8 @@ def test_tls_to_the_store_with_a_certificate_of_ours(tmp_path):
     cert, key = authority.sign("redis", "IP:127.0.0.1")
     ours = authority.sign("weir", "DNS:weir.test")
     server = Server(tmp_path / "redis", is_started=False)
-    server.settings = ["--port", "0", "--tls-port", str(server.port), "--tls-cert-file", str(cert), "--tls-key-file", str(key),
-                       "--tls-ca-cert-file", str(tmp_path / "ca.pem")]
+    server.settings = ["--port", "0", "--tls-port", str(server.port), "--tls-cert-file", str(cert), "--tls-key-file",
+                       str(key), "--tls-ca-cert-file", str(tmp_path / "ca.pem")]
     with server:
         server.start(is_waited_for=False)
         flags = ("--store-tls-cert", ours[0], "--store-tls-key", ours[1], *PATIENT)
@@ -706,7 +719,8 @@ def test_tls_to_the_store_with_a_certificate_of_ours(tmp_path):
             wait_until(lambda: told(weir)["health"] == "up", "the store")
             assert ask_json(weir, "fixed", "k") == 200 and told(weir)["fallback_local_total"] == 0
         with serve(tmp_path, url, *flags, name="stranger") as weir:
-            wait_until(lambda: ask_json(weir, "closed", "k") == 429 and told(weir)["health"] == "away", "it to be refused")
+            wait_until(lambda: ask_json(weir, "closed", "k") == 429 and told(weir)["health"] == "away",
+                       "it to be refused")
 
 
 @pytest.mark.parametrize("flags, words", [

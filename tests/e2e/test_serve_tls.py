@@ -27,7 +27,8 @@ class Authority:
     def make(self, name, subject, *how, alternative=None):
         more = ["-addext", f"subjectAltName={alternative}"] if alternative else []
         subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
-                        self.folder / f"{name}.key", "-out", self.folder / f"{name}.pem", "-subj", subject, *more, *how],
+                        self.folder / f"{name}.key", "-out", self.folder / f"{name}.pem", "-subj", subject, *more,
+                        *how],
                        check=True, capture_output=True)
 
     def sign(self, name, alternative):
@@ -113,7 +114,8 @@ def test_certificates_are_exchanged_under_load(tmp_path, authority, reconnects):
             for number in range(1, 11):
                 authority.sign("server", "DNS:weir.test")
                 weir.signal(signal.SIGHUP)
-                wait_until(lambda wanted=number: reloads(weir) >= 3 * wanted, "new certificates")     # of three listeners
+                # Of three listeners.
+                wait_until(lambda wanted=number: reloads(weir) >= 3 * wanted, "new certificates")
                 load.wait_for_more(30)
         load.check()
         assert load.not_answered == 0

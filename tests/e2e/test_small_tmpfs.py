@@ -47,13 +47,14 @@ def weir_under(wrapper, *command):
 ], ids=["serve", "replay"])
 def test_a_table_that_does_not_fit_is_refused_at_once(tmp_path, command):
     table = tmp_path / "small" / "table"
-    done = in_small(tmp_path, 1 << 20, *command, "--rules", rules_file(tmp_path), "--table", table, "--table-size", "16m")
+    done = in_small(tmp_path, 1 << 20, *command, "--rules", rules_file(tmp_path), "--table", table, "--table-size",
+                    "16m")
     assert done.returncode == WORLD, done.stderr
     assert "cannot allocate" in done.stderr and str(table) in done.stderr, done.stderr
 
 
 def test_a_table_that_fits_is_used(tmp_path):
     """The same way round, so that the refusal above is the size's doing."""
-    done = in_small(tmp_path, 32 << 20, "replay", "--rules", rules_file(tmp_path), "--table", tmp_path / "small" / "table",
-                    "--table-size", "16m")
+    done = in_small(tmp_path, 32 << 20, "replay", "--rules", rules_file(tmp_path), "--table",
+                    tmp_path / "small" / "table", "--table-size", "16m")
     assert done.returncode == DONE, done.stderr

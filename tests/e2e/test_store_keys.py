@@ -77,18 +77,21 @@ def test_throttle_tells_the_same_by_store_and_table(tmp_path, three):
     with Service(tmp_path, RULES, listeners=ALL) as plain, resp(plain) as one, resp(three[0]) as other:
         for command in ("CL.THROTTLE", "THROTTLE"):
             for quantity in (1, 3, 0, 9, 1, -2, 4, 5, 20, 0):
-                theirs, mine = (client.execute_command(command, f"face-{command}", 8, 1, 1000, quantity) for client in (one, other))
+                theirs, mine = (client.execute_command(command, f"face-{command}", 8, 1, 1000, quantity)
+                                for client in (one, other))
                 assert len(mine) == 5 and mine[:3] == theirs[:3], (command, quantity)
                 assert all(abs(a - b) <= 20 for a, b in zip(mine, theirs)), (command, quantity, mine, theirs)
 
 
-@pytest.mark.parametrize("policy, verdicts", [("open", [0, 0, 0, 0]), ("closed", [1, 1, 1, 1]), ("local", [0, 0, 1, 1])])
+@pytest.mark.parametrize("policy, verdicts",
+                         [("open", [0, 0, 0, 0]), ("closed", [1, 1, 1, 1]), ("local", [0, 0, 1, 1])])
 def test_throttle_without_the_store_is_as_its_policy_says(tmp_path, policy, verdicts):
     server = Server(tmp_path / "redis", is_started=False)
     with serve(tmp_path, server.url, "--on-store-error", policy) as weir, resp(weir) as client:
         replies = [client.execute_command("CL.THROTTLE", "k", 1, 1, 86400) for _ in range(4)]
         assert [reply[0] for reply in replies] == verdicts and {reply[1] for reply in replies} == {2}
-        assert [client.execute_command("THROTTLE", "other", 2, 1, 86400)[0] for _ in range(4)] == [1 - one for one in verdicts]
+        assert [client.execute_command("THROTTLE", "other", 2, 1, 86400)[0]
+                for _ in range(4)] == [1 - one for one in verdicts]
         assert told(weir)[f"fallback_{policy}_total"] == 8
 
 
@@ -188,7 +191,8 @@ def test_all_counters_of_a_key_are_reset_wherever_they_are(three):
 
 
 def test_explain_looks_into_the_store(three):
-    asked = {"domain": "d", "descriptors": [{"entries": [{"key": key, "value": "why"}]} for key in ("quiet", "free", "host")]}
+    asked = {"domain": "d",
+             "descriptors": [{"entries": [{"key": key, "value": "why"}]} for key in ("quiet", "free", "host")]}
     assert ask_json(three[0], "quiet", "why", hits=5) == 200
     status, said = admin(three[2], "/api/v1/explain", "POST", asked)
     assert status == 200 and [one.get("remaining") for one in said["descriptors"]] == [15, None, 20]
@@ -215,7 +219,8 @@ def test_a_key_of_a_cluster_is_reset_wherever_it_lies(tmp_path):
         wait_until(lambda: told(weir)["health"] == "up", "the Cluster")
         names = [f"c{i}" for i in range(20)]
         for name in names:
-            assert client.execute_command("CL.THROTTLE", name, 1, 1, 86400)[0] == 0 and ask_json(weir, "two", name) == 200
+            assert client.execute_command("CL.THROTTLE", name, 1, 1, 86400)[0] == 0
+            assert ask_json(weir, "two", name) == 200
         assert client.delete(*names) == 20
         assert [admin(weir, "/api/v1/key", "DELETE", two=name)[1]["cleared"] for name in names] == [2] * 20
 
@@ -269,12 +274,13 @@ descriptors:
 def busiest(weir):
     """{rule or domain: (value, hits, over the limit)}; every key is of another."""
     rows = admin(weir, "/api/v1/top")[1]["keys"]
-    return {one.get("rule") or one["domain"]: (one["entries"][0]["value"], one["hits"], one["over_limit"]) for one in rows}
+    return {one.get("rule") or one["domain"]: (one["entries"][0]["value"], one["hits"], one["over_limit"])
+            for one in rows}
 
 
 def hammer(weir):
-    """Each key 15 times, one after the other, and a look at it, which is nothing.  Where two come quickly, lots are drawn, and
-    numbers are about right."""
+    """Each key 15 times, one after the other, and a look at it, which is nothing.  Where two come quickly, lots are
+    drawn, and numbers are about right."""
     with Client(weir.address("grpc")) as client, resp(weir) as throttler:
         for key in ("strict", "hot", "later", "host", "watched"):
             for _ in range(15):
@@ -287,7 +293,8 @@ def hammer(weir):
 
 def test_the_busiest_keys_are_listed_whoever_decides(tmp_path, store):
     """By the store, by leases, by refusals that are remembered, by the table."""
-    with Service(tmp_path, TOP_RULES, flags=("--store", store.url, *EXACT, "--store-prefix", "top:"), listeners=ALL) as weir:
+    with Service(tmp_path, TOP_RULES, flags=("--store", store.url, *EXACT, "--store-prefix", "top:"),
+                 listeners=ALL) as weir:
         hammer(weir)
         names = [f"d.{key}" for key in ("strict", "hot", "later", "host", "watched")] + ["CL.THROTTLE"]
         found = busiest(weir)

@@ -1,4 +1,5 @@
-"""A store that answers, but refuses or fails what it is asked: it is told why, health and metrics say so, and the rule's policy decides.
+"""A store that answers, but refuses or fails what it is asked: it is told why, health and metrics say so, and the
+rule's policy decides.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -19,7 +20,8 @@ def serve(tmp_path, store, *flags, user=None, rules=RULES, **more):
     if user is not None:
         store.ask("ACL", "SETUSER", "u", "on", ">secret", *user.split())
         url = url.replace("redis://", "redis://u:secret@")
-    return Service(tmp_path, rules, flags=("--store", url, *PATIENT, "--log-keys", "plain", *flags), listeners=ALL, **more)
+    return Service(tmp_path, rules, flags=("--store", url, *PATIENT, "--log-keys", "plain", *flags), listeners=ALL,
+                   **more)
 
 
 def complaints(weir):
@@ -60,7 +62,8 @@ def test_a_user_who_may_not_what_scripts_do_is_told_so(tmp_path, own_store, miss
 
 
 def test_what_one_algorithm_needs_does_not_stop_the_others(tmp_path, own_store):
-    """Refusals of one kind among answers of others: the store is not away, and yet it is told.  One worker, that meets both."""
+    """Refusals of one kind among answers of others: the store is not away, and yet it is told.
+    One worker, that meets both."""
     with serve(tmp_path, own_store, user="~* +@all -zadd", threads=1) as weir:
         for _ in range(25):
             ask_json(weir, "log", "a")
@@ -85,7 +88,8 @@ def test_the_page_names_all_that_a_user_needs(tmp_path, own_store):
 # ---- which is another kind of store ----
 
 def test_a_server_of_a_cluster_that_is_not_called_one_says_so(tmp_path):
-    with Cluster(tmp_path / "cluster", replicas=False, timeout_ms=CALM_MS) as cluster, serve(tmp_path, cluster.masters[0]) as weir:
+    with Cluster(tmp_path / "cluster", replicas=False, timeout_ms=CALM_MS) as cluster, \
+            serve(tmp_path, cluster.masters[0]) as weir:
         for value in "abcdef":                                  # some of them are elsewhere
             admitted(weir, "fixed", value)
         weir.wait_for("store_away")
@@ -145,7 +149,8 @@ def test_bytes_that_make_no_sense_neither_crash_nor_stop_anybody(tmp_path, own_s
 
 
 def test_eventual_messages_that_fail_are_told(tmp_path, own_store):
-    rules = "domain: d\ndescriptors: [{key: fixed, rate_limit: {unit: day, requests_per_unit: 20, consistency: eventual}}]\n"
+    rules = "domain: d\ndescriptors:\n" \
+            "  - {key: fixed, rate_limit: {unit: day, requests_per_unit: 20, consistency: eventual}}\n"
     with serve(tmp_path, own_store, user="~* +@all -hset", rules=rules) as weir:
         assert admitted(weir, "fixed", "a") == 20
         wait_until(lambda: complaints(weir), "a complaint")

@@ -112,6 +112,16 @@ def test_wide_prose_is_found():
     assert list(check_size.page_faults(block + row + wide)) == [(5, "121 columns, more than 120")]
 
 
+def test_wide_python_is_found(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests" / "e2e").mkdir(parents=True)
+    for name, line in (("a.py", "x" * 121), ("b.py", "x" * 120), ("program", "x" * 121), ("data", "x" * 121)):
+        head = "#!/bin/sh" if name == "data" else "#!/usr/bin/python3"
+        (tmp_path / "tests" / "e2e" / name).write_text(f"{head}\n{line}\n")
+    assert sorted(check_size.python_faults()) == [
+        (f"tests/e2e/{name}", 2, "121 columns, more than 120") for name in ("a.py", "program")]
+
+
 @pytest.mark.parametrize("text, how, wanted", [
     ("1..2\nok 1 - a\nok 2 - b\n", "", (2, 0, "")),
     ("1..2\nok 1 - a\nnot ok 2 - b\n", "exit status 1", (1, 1, "exit status 1")),
