@@ -122,6 +122,12 @@ struct weir_verdict {
     uint64_t before;
 };
 
+/* Whether it is a bucket that tokens drip into. */
+static inline bool weir_limit_drips(const struct weir_limit *limit)
+{
+    return limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval;
+}
+
 /* Whether hosts can decide for themselves and tell each other later.  Slots of concurrency have
  * owners; a sketch's cells are shared by keys. */
 static inline bool weir_limit_may_be_eventual(const struct weir_limit *limit)

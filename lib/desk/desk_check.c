@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "engine/atomic.h"
-#include "engine/charge.h"
-#include "engine/combine.h"
+#include "engine/decide.h"
 #include "engine/http.h"
 #include "engine/key_override.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
 #include "engine/spend.h"
 #include "engine/stats.h"
-#include "engine/top.h"
 
 #include "desk/desk.h"
 #include "table/key_overrides.h"
@@ -88,19 +85,6 @@ static bool take_lease(const struct deciding *d, uint32_t i)
     return true;
 }
 
-/* The answer, once all items have been decided. */
-static void conclude(const struct deciding *d)
-{
-    struct weir_decision *out = d->out;
-    out->is_denied = false;
-    out->status_count = d->plan->item_count;
-    out->overall = weir_combine(out->statuses, d->plan->item_count);
-    if (d->session->engine->options.shadow_mode)
-        out->overall = WEIR_CODE_OK;
-    if (weir_top_is_due(d->session))
-        weir_top_tell(d->session, d->plan, out->statuses, d->now_ns);
-}
-
 /* Somebody may be faster between looking and taking: what was taken is lost then, which makes the
  * limit tighter by so much, and the service is asked for all. */
 static bool decide_by_leases(const struct deciding *d)
@@ -121,7 +105,7 @@ static bool decide_by_leases(const struct deciding *d)
         weir_charge_told(d->session, item, status);
         weir_stats_decided(d->session, item, &item->charges->verdict);
     }
-    conclude(d);
+    weir_decide_end(d->session, d->plan, d->now_ns, d->out);
     ++*(d->out->overall == WEIR_CODE_OK ? &d->desk->counts.leased : &d->desk->counts.refused);
     return true;
 }
@@ -209,7 +193,7 @@ static void decide_alone(const struct deciding *d)
         if (requests[i] > 0)
             weir_alone_call_back(&d->plan->items[i]);
     }
-    conclude(d);
+    weir_decide_end(d->session, d->plan, d->now_ns, d->out);
     note_passed(d, requests);
     d->desk->counts.alone++;
 }

@@ -15,8 +15,8 @@ void weir_atomic_spare(const struct weir_session *s, struct weir_plan *plan)
 {
     for (uint32_t i = 0; i < plan->item_count; i++) {
         struct weir_item *item = &plan->items[i];
-        if (item->charge_count > 0 && weir_enforce_spares(s, item))
-            item->is_shadow = true;
+        item->is_shadow =
+            item->is_rule_shadow || (item->charge_count > 0 && weir_enforce_spares(s, item));
     }
 }
 

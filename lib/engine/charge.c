@@ -14,6 +14,8 @@ bool weir_charge_look(struct weir_session *s, struct weir_item *item, uint64_t n
         struct weir_charge *c = &item->charges[i];
         weir_local_look(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict);
         allowed &= c->verdict.allowed;
+        c->is_taken = false; /* though the plan was charged before */
+        c->mark = 0;
     }
     return allowed;
 }
@@ -131,9 +133,25 @@ static void status_bare(const struct weir_item *item, struct weir_status *out)
     out->delay_ns = 0;
 }
 
+/* One limit lets it pass, as nearly all do. */
+static inline void status_passed(const struct weir_item *item, struct weir_status *out)
+{
+    const struct weir_verdict *v = &item->charges->verdict;
+    status_of_rule(item, out);
+    out->code = WEIR_CODE_OK;
+    out->is_limited = true;
+    out->is_shadow = false;
+    out->unit = item->unit;
+    out->limit = v->limit;
+    out->remaining = v->remaining;
+    out->reset_after_ns = v->reset_after_ns;
+    out->retry_after_ns = v->retry_after_ns;
+    out->delay_ns = v->delay_ns;
+}
+
 /* shown: the tightest. */
-static inline void status_decided(const struct weir_item *item, const struct weir_charge *shown,
-                                  struct weir_status *out)
+static void status_decided(const struct weir_item *item, const struct weir_charge *shown,
+                           struct weir_status *out)
 {
     const struct weir_verdict *v = &shown->verdict;
     bool is_shadow = !v->allowed && item->is_shadow;
@@ -196,7 +214,7 @@ void weir_charge_settle(struct weir_session *s, const struct weir_item *item,
 static __attribute__((noinline)) void charge_many(struct weir_session *s, struct weir_item *item,
                                                   uint64_t now_ns, struct weir_status *out)
 {
-    bool allowed = true;
+    bool allowed = true, was_shadow = item->is_shadow;
     if (item->is_refund)
         give_all(s, item, now_ns);
     else
@@ -205,6 +223,29 @@ static __attribute__((noinline)) void charge_many(struct weir_session *s, struct
         item->is_shadow = true;
     status_of_many(item, out);
     settle(s, item, out);
+    item->is_shadow = was_shadow; /* a plan may be charged again */
+}
+
+static __attribute__((noinline)) void refuse_one(struct weir_session *s, struct weir_item *item,
+                                                 struct weir_status *out)
+{
+    bool was_shadow = item->is_shadow;
+    if (weir_enforce_spares(s, item))
+        item->is_shadow = true;
+    status_decided(item, item->charges, out);
+    out->delay_ns = 0;
+    weir_stats_decided(s, item, &item->charges->verdict);
+    item->is_shadow = was_shadow;
+}
+
+/* Where the counter was met last, or where it is now. */
+static inline void take_one(struct weir_session *s, struct weir_charge *c, uint64_t now_ns)
+{
+    c->mark = 0;
+    if (c->met == NULL || !weir_limit_drips(c->limit) ||
+        !weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met))
+        weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
+                              &c->mark, &c->met);
 }
 
 /* One limit, as nearly all descriptors meet. */
@@ -212,13 +253,13 @@ static inline void charge_one(struct weir_session *s, struct weir_item *item, ui
                               struct weir_status *out)
 {
     struct weir_charge *c = item->charges;
-    weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
-                          &c->mark, &c->met);
+    take_one(s, c, now_ns);
     c->is_taken = c->verdict.allowed;
-    if (__builtin_expect(!c->is_taken, 0) && weir_enforce_spares(s, item))
-        item->is_shadow = true;
-    status_decided(item, c, out);
-    out->delay_ns = c->is_taken ? c->verdict.delay_ns : 0;
+    if (__builtin_expect(!c->is_taken, 0)) {
+        refuse_one(s, item, out);
+        return;
+    }
+    status_passed(item, out);
     if (weir_ticket_has_place(c))
         weir_ticket_write(s->mine, item, &out->ticket);
     weir_stats_decided(s, item, &c->verdict);
@@ -227,10 +268,10 @@ static inline void charge_one(struct weir_session *s, struct weir_item *item, ui
 WEIR_HOT void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
                                 struct weir_status *out)
 {
-    if (item->charge_count == 0)
-        status_bare(item, out);
-    else if (item->charge_count == 1 && !item->is_refund)
+    if (__builtin_expect(item->charge_count == 1 && !item->is_refund, 1))
         charge_one(s, item, now_ns, out);
+    else if (item->charge_count == 0)
+        status_bare(item, out);
     else
         charge_many(s, item, now_ns, out);
 }

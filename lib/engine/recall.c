@@ -1,72 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/recall.h"
 
-#include "base/hot.h"
-#include "base/str.h"
 #include "engine/plan.h"
 #include "table/key_overrides.h"
-
-/* ---- asking again ---- */
-
-static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
-{
-    return !name.ptr || weir_str_eq(name, weir_domain_name(plan->domain));
-}
-
-static bool is_asked_alike(const struct weir_session *s, const struct weir_http *http)
-{
-    const struct weir_recall *r = &s->http->recall;
-    return http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits &&
-           (!http->has_hits || http->hits == r->hits) && is_of_domain(&s->plans[0], http->domain);
-}
-
-/* Most values are addresses, as long as this: two words, and no call. */
-static inline bool is_same(struct weir_str a, struct weir_str b)
-{
-    uint64_t first[2], last[2];
-    const size_t word = sizeof(uint64_t);
-    if (a.len != b.len || a.len < word || a.len > 2 * word)
-        return weir_str_eq(a, b);
-    memcpy(&first[0], a.ptr, word);
-    memcpy(&first[1], b.ptr, word);
-    memcpy(&last[0], a.ptr + a.len - word, word);
-    memcpy(&last[1], b.ptr + b.len - word, word);
-    return first[0] == first[1] && last[0] == last[1];
-}
-
-static bool answers_alike(const struct weir_recall *r, const struct weir_http *http)
-{
-    for (uint32_t i = 0; i < r->count; i++) {
-        const struct weir_answer *before = &r->answers[i];
-        struct weir_str value;
-        int found = http->attribute(http->ctx, before->key, &value);
-        if (found != before->is_there || (found && !is_same(value, before->value)))
-            return false;
-    }
-    return true;
-}
-
-/* The plan was charged: makes it ready to be charged anew. */
-static void renew_plan(struct weir_session *s)
-{
-    for (uint32_t i = 0; i < s->item_count; i++)
-        s->items[i].is_shadow = s->items[i].is_rule_shadow;
-    for (uint32_t i = 0; i < s->charge_count; i++) {
-        s->charges[i].mark = 0;
-        s->charges[i].is_taken = false;
-    }
-}
-
-WEIR_HOT bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns)
-{
-    if (!s->is_recallable || !is_asked_alike(s, http) ||
-        weir_key_overrides_live(s->engine->table, now_ns) || !answers_alike(&s->http->recall, http))
-        return false;
-    renew_plan(s);
-    return true;
-}
-
-/* ---- listening ---- */
 
 static struct weir_str keep(struct weir_recall *r, struct weir_str words)
 {

@@ -47,9 +47,6 @@ struct weir_recall {
     const struct weir_http *heard; /* whose answers are noted: while it is described */
 };
 
-/* Whether the session's plan is this request's, too.  It is then ready to be charged again. */
-bool weir_recall(struct weir_session *s, const struct weir_http *http, uint64_t now_ns);
-
 /* What to describe instead of http: itself, or the same while it is listened to. */
 struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_http *http);
 

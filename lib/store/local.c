@@ -276,12 +276,9 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
     weir_slots_prefetch(&home);
 }
 
-/* met: see weir_local_take_again(). */
-WEIR_HOT static __attribute__((noinline)) void take(struct weir_table *table,
-                                                    const struct weir_limit *limit, uint64_t key,
-                                                    uint64_t now_ns, uint64_t hits,
-                                                    struct weir_verdict *out, uint64_t *mark,
-                                                    union weir_u16b **met)
+WEIR_HOT void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit,
+                                    uint64_t key, uint64_t now_ns, uint64_t hits,
+                                    struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
 {
     *mark = 0;
     if (weir_limit_is_closed(limit, hits, out))
@@ -301,36 +298,39 @@ void weir_local_take(struct weir_table *table, const struct weir_limit *limit, u
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark)
 {
     union weir_u16b *met = NULL;
-    take(table, limit, key, now_ns, hits, out, mark, &met);
+    weir_local_take_again(table, limit, key, now_ns, hits, out, mark, &met);
 }
 
-/* The way of most who come again: a token bucket, still where it was met, still at its limit's
- * rate.  One comparison says so, and the limit's first line is all that is read of it.  A function
- * of its own, as the steps above are. */
-WEIR_HOT static __attribute__((noinline)) void take_tokens_there(
-    struct weir_table *table, const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
-    uint64_t hits, struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
+/* A token bucket where it was met, if it is still there and still at its limit's rate: one
+ * comparison says so.  False: it is not, or somebody else was faster, and nothing was done. */
+static __attribute__((noinline)) bool take_parts_there(const struct weir_limit *limit, uint64_t key,
+                                                       uint64_t now_ns, uint64_t hits,
+                                                       struct weir_verdict *out,
+                                                       union weir_u16b *slot)
 {
-    union weir_u16b *slot = *met, value = weir_peek16(slot);
+    union weir_u16b value = weir_peek16(slot);
     uint64_t fp = weir_key_fp(key);
     struct weir_tat state = {.ns = value.lo, .num = weir_slot_tat_num(value)};
-    *mark = 0;
-    if (value.hi == weir_slot_pack_tat(fp, limit->generation, 0, state.num).hi) {
-        weir_token_bucket_take(limit, &state, now_ns, hits, out);
-        if (put(slot, value, weir_slot_pack_tat(fp, limit->generation, state.ns, state.num)))
-            return;
-    }
-    take(table, limit, key, now_ns, hits, out, mark, met);
+    if (value.hi != weir_slot_pack_tat(fp, limit->generation, 0, state.num).hi)
+        return false;
+    weir_token_bucket_take(limit, &state, now_ns, hits, out);
+    return put(slot, value, weir_slot_pack_tat(fp, limit->generation, state.ns, state.num));
 }
 
-WEIR_HOT void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit,
-                                    uint64_t key, uint64_t now_ns, uint64_t hits,
-                                    struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)
+/* The same where a step is whole nanoseconds, as most rates' are: few registers, and half of the
+ * slot stays as it is.  The limit's first line is all that is read of it. */
+WEIR_HOT bool weir_local_take_there(const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
+                                    uint64_t hits, struct weir_verdict *out, union weir_u16b *slot)
 {
-    if (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval && *met != NULL)
-        take_tokens_there(table, limit, key, now_ns, hits, out, mark, met);
-    else
-        take(table, limit, key, now_ns, hits, out, mark, met);
+    if (limit->step_den != 1 || limit->requests == 0)
+        return take_parts_there(limit, key, now_ns, hits, out, slot);
+    union weir_u16b value = weir_peek16(slot);
+    if (value.hi != weir_slot_pack_tat(weir_key_fp(key), limit->generation, 0, 0).hi)
+        return false;
+    struct weir_gcra g = weir_gcra_of_tokens(limit);
+    struct weir_tat state = {.ns = value.lo};
+    weir_gcra_take_whole(&g, &state, now_ns, hits, out);
+    return put(slot, value, (union weir_u16b){.lo = state.ns, .hi = value.hi});
 }
 
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,

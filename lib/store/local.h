@@ -38,6 +38,12 @@ void weir_local_take_again(struct weir_table *table, const struct weir_limit *li
                            uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark,
                            union weir_u16b **met);
 
+/* The quickest way to that, for a bucket that drips (weir_limit_drips()) and was met in `slot`.
+ * There is no mark.  False: it is not there any more, or another was faster; nothing was done. */
+WEIR_MUST_CHECK bool weir_local_take_there(const struct weir_limit *limit, uint64_t key,
+                                           uint64_t now_ns, uint64_t hits, struct weir_verdict *out,
+                                           union weir_u16b *slot);
+
 /* What take() would answer now; changes nothing.  With count_rejected off (all or nothing). */
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out);

@@ -1,0 +1,91 @@
+/* An HTTP request: as the last one was (recall.h), or described, planned and decided.
+ *
+ * SPDX-License-Identifier: Apache-2.0 */
+#include "base/hot.h"
+#include "base/str.h"
+#include "engine/decide.h"
+#include "engine/http.h"
+#include "engine/plan.h"
+#include "engine/publish.h"
+#include "table/key_overrides.h"
+
+/* ---- as the last one was ---- */
+
+static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
+{
+    return !name.ptr || weir_str_eq(name, weir_domain_name(plan->domain));
+}
+
+static bool is_asked_alike(const struct weir_session *s, const struct weir_http *http)
+{
+    const struct weir_recall *r = &s->http->recall;
+    return http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits &&
+           (!http->has_hits || http->hits == r->hits) && is_of_domain(&s->plans[0], http->domain);
+}
+
+/* Most values are addresses, as long as this: two words, and no call. */
+static inline bool is_same(struct weir_str a, struct weir_str b)
+{
+    uint64_t first[2], last[2];
+    const size_t word = sizeof(uint64_t);
+    if (a.len != b.len || a.len < word || a.len > 2 * word)
+        return weir_str_eq(a, b);
+    memcpy(&first[0], a.ptr, word);
+    memcpy(&first[1], b.ptr, word);
+    memcpy(&last[0], a.ptr + a.len - word, word);
+    memcpy(&last[1], b.ptr + b.len - word, word);
+    return first[0] == first[1] && last[0] == last[1];
+}
+
+static bool answers_alike(const struct weir_recall *r, const struct weir_http *http)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        const struct weir_answer *before = &r->answers[i];
+        struct weir_str value;
+        int found = http->attribute(http->ctx, before->key, &value);
+        if (found != before->is_there || (found && !is_same(value, before->value)))
+            return false;
+    }
+    return true;
+}
+
+/* Whether the session's plan is this request's, too. */
+static inline bool is_recalled(const struct weir_session *s, const struct weir_http *http,
+                               uint64_t now_ns)
+{
+    return s->is_recallable && is_asked_alike(s, http) &&
+           !weir_key_overrides_live(s->engine->table, now_ns) &&
+           answers_alike(&s->http->recall, http);
+}
+
+/* ---- decided ---- */
+
+/* An HTTP request that has no plan yet. */
+static __attribute__((noinline)) int check_described(struct weir_session *s,
+                                                     const struct weir_http *http, uint64_t now_ns,
+                                                     struct weir_decision *out)
+{
+    struct weir_http heard = weir_recall_listen(s, http);
+    struct weir_decision decision;
+    struct weir_request request;
+    int err = weir_http_describe(s, &heard, &request, &decision);
+    if (!err && request.descriptor_count > 0) {
+        err = weir_check_held(s, &request, now_ns, &decision);
+        if (!err)
+            weir_recall_note(s, now_ns);
+    }
+    if (!err)
+        *out = decision;
+    return err;
+}
+
+WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
+                             struct weir_decision *out)
+{
+    (void)weir_publish_hold(s);
+    if (!is_recalled(s, http, now_ns))
+        return check_described(s, http, now_ns, out);
+    out->statuses = s->http->statuses;
+    weir_decide(s, &s->plans[0], now_ns, out); /* and no key has a limit of its own */
+    return 0;
+}
