@@ -54,7 +54,7 @@ static ngx_int_t push_numbers(ngx_http_request_t *r, ngx_http_weir_record_t *rec
     struct weir_header headers[WEIR_NUMBERS_MAX];
     uint32_t count =
         weir_headers_numbers(headers, record->numbers, record->dialects, &record->base.told,
-                             &record->base.main->worker->limit_text);
+                             &record->base.main->worker->told_last);
     return push_all(r, headers, count);
 }
 

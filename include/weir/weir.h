@@ -178,19 +178,22 @@ struct weir_header {
 #define WEIR_NUMBERS_LEN_MAX 112 /* bytes of all values */
 #define WEIR_LISTS_MAX 2
 
-/* The limit that was told last, in digits.  Most requests meet the same one: for who keeps this
- * from one to the next it is written once.  Zeroed at first. */
-struct weir_limit_text {
-    uint64_t limit;
+/* What was told last, in digits.  Most requests meet the same limit, and of what remains of it the
+ * last two digits change most: for who keeps this from one to the next, all else is written once.
+ * Zeroed at first. */
+struct weir_digits {
+    uint64_t number;
     uint32_t len;
     char digits[20];
 };
+struct weir_told_last {
+    struct weir_digits limit, hundreds; /* of what remains */
+};
 
-/* Names, which are ours, and values, which are written to `values` one behind the other.  Returns
- * how many headers there are. */
+/* Names, which are ours, and values, which are in `values`.  Returns how many headers there are. */
 WEIR_API uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
                                        char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
-                                       const struct weir_told *told, struct weir_limit_text *last);
+                                       const struct weir_told *told, struct weir_told_last *last);
 WEIR_API uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],
                                      char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                                      const struct weir_decision *decision);

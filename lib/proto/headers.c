@@ -5,6 +5,8 @@
 #include "base/str.h"
 
 #define NS_PER_S UINT64_C(1000000000)
+#define NUMBER_LEN 20  /* bytes of the longest */
+#define REFUSED_LEN 28 /* of what only a refusal tells: a number, and "no-store" */
 #define SF_INTEGER_MAX UINT64_C(999999999999999) /* RFC 9651: 15 digits */
 
 int weir_dialects_read(struct weir_str text, uint32_t *dialects)
@@ -150,12 +152,17 @@ static inline void note(struct telling *to, struct weir_str name, const char *va
 #define PUT_NUMBER(to, name, number)                                                               \
     PUT_HEADER((to), name, weir_text_put_number(&(to)->text, (number)))
 
-/* All numbers but the limit itself.  put: knows whether as lines or as values. */
-static inline __attribute__((always_inline)) void put_numbers(
+/* Whether there are more numbers than a limit and what remains of it. */
+static inline bool has_more(uint32_t dialects, const struct weir_told *t)
+{
+    return (dialects & (WEIR_DIALECT_RESET_EPOCH | WEIR_DIALECT_RESET_DELTA)) || t->is_refused;
+}
+
+/* Those.  put: knows whether as lines or as values. */
+static inline __attribute__((always_inline)) void put_more(
     void *to, void (*put)(void *to, struct weir_str name, uint64_t number), uint32_t dialects,
     const struct weir_told *t)
 {
-    put(to, WEIR_STR("X-Ratelimit-Remaining"), t->remaining);
     if (dialects & WEIR_DIALECT_RESET_EPOCH)
         put(to, WEIR_STR("X-Ratelimit-Reset"), whole_s(t->now_ns + t->reset_after_ns));
     else if (dialects & WEIR_DIALECT_RESET_DELTA)
@@ -179,29 +186,52 @@ struct values {
     char *at;
 };
 
-static inline void add_value(struct values *to, struct weir_str name, uint32_t len)
+/* The value is somewhere in the next NUMBER_LEN bytes. */
+static inline void add_value(struct values *to, struct weir_str name, const char *begin, size_t len)
 {
-    *to->next++ = (struct weir_header){.name = name, .value = {.ptr = to->at, .len = len}};
-    to->at += len;
+    *to->next++ = (struct weir_header){.name = name, .value = {.ptr = begin, .len = len}};
+    to->at += NUMBER_LEN;
 }
 
 static inline void put_value(void *to, struct weir_str name, uint64_t number)
 {
     struct values *values = to;
-    uint32_t digits = weir_text_digits(number);
-    weir_text_write_digits(values->at, number, digits);
-    add_value(values, name, digits);
+    char *end = values->at + NUMBER_LEN, *begin = weir_text_digits_before(end, number);
+    add_value(values, name, begin, (size_t)(end - begin));
 }
 
-static inline void put_limit(struct values *to, uint64_t limit, struct weir_limit_text *last)
+static inline bool is_noted(const struct weir_digits *last, uint64_t number)
 {
-    if (last->limit != limit || last->len == 0) {
-        last->limit = limit;
-        last->len = weir_text_digits(limit);
-        weir_text_write_digits(last->digits, limit, last->len);
-    }
-    memcpy(to->at, last->digits, sizeof(last->digits)); /* all of them: a few moves */
-    add_value(to, WEIR_STR("X-Ratelimit-Limit"), last->len);
+    return last->number == number && last->len > 0;
+}
+
+static void note_digits(struct weir_digits *last, uint64_t number)
+{
+    last->number = number;
+    last->len = weir_text_digits(number);
+    (void)weir_text_digits_before(last->digits + last->len, number);
+}
+
+/* All digits are copied, which is a few moves; returns how many count. */
+static inline size_t copy_digits(char *to, const struct weir_digits *from)
+{
+    memcpy(to, from->digits, sizeof(from->digits));
+    return from->len;
+}
+
+static inline void put_limit(struct values *to, const struct weir_told_last *last)
+{
+    size_t len = copy_digits(to->at, &last->limit);
+    add_value(to, WEIR_STR("X-Ratelimit-Limit"), to->at, len);
+}
+
+static inline void put_remaining(struct values *to, uint64_t remaining,
+                                 const struct weir_told_last *last)
+{
+    size_t len = remaining < 100 ? 0 : copy_digits(to->at, &last->hundreds);
+    size_t zero = remaining < 10;
+    memcpy(to->at + len, weir_text_pair(remaining % 100), 2);
+    add_value(to, WEIR_STR("X-Ratelimit-Remaining"), to->at + zero, len + 2 - zero);
 }
 
 /* What a refusal tells in every dialect. */
@@ -211,6 +241,8 @@ static inline void put_refused(struct telling *to, uint32_t dialects, const stru
         PUT_NUMBER(to, "Retry-After", t->wait_s);
     PUT_HEADER(to, "Cache-Control", WEIR_TEXT_PUT(&to->text, "no-store"));
 }
+
+_Static_assert(4 * NUMBER_LEN + REFUSED_LEN <= WEIR_NUMBERS_LEN_MAX, "room for all values");
 
 static bool has_numbers(uint32_t dialects, const struct weir_told *t)
 {
@@ -307,7 +339,8 @@ void weir_headers_write(struct weir_text *to, uint32_t dialects,
     weir_headers_tell(&told, decision, now_ns);
     if (has_numbers(dialects, &told)) {
         put_line(&telling.text, WEIR_STR("X-Ratelimit-Limit"), told.limit);
-        put_numbers(&telling.text, put_line, dialects, &told);
+        put_line(&telling.text, WEIR_STR("X-Ratelimit-Remaining"), told.remaining);
+        put_more(&telling.text, put_line, dialects, &told);
     }
     put_lists(&telling, dialects, decision);
     if (told.is_refused)
@@ -323,24 +356,47 @@ size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
     return weir_text_len(&text);
 }
 
+/* All but the first two, which most answers have alone: what these take, those need not. */
+static __attribute__((noinline)) uint32_t more_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
+                                                       struct values numbers, uint32_t dialects,
+                                                       const struct weir_told *told)
+{
+    if (has_numbers(dialects, told))
+        put_more(&numbers, put_value, dialects, told);
+    struct telling telling = {.text = weir_text_in(numbers.at, REFUSED_LEN),
+                              .headers = to,
+                              .count = (uint32_t)(numbers.next - to)};
+    if (told->is_refused)
+        put_refused(&telling, dialects, told);
+    return telling.count;
+}
+
+static __attribute__((noinline)) uint32_t note_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
+                                                       char values[WEIR_NUMBERS_LEN_MAX],
+                                                       uint32_t dialects,
+                                                       const struct weir_told *told,
+                                                       struct weir_told_last *last)
+{
+    note_digits(&last->limit, told->limit);
+    note_digits(&last->hundreds, told->remaining / 100);
+    return weir_headers_numbers(to, values, dialects, told, last);
+}
+
 WEIR_HOT uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
                                        char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
-                                       const struct weir_told *told, struct weir_limit_text *last)
+                                       const struct weir_told *told, struct weir_told_last *last)
 {
     struct values numbers = {.next = to, .at = values};
     if (has_numbers(dialects, told)) {
-        put_limit(&numbers, told->limit, last);
-        put_numbers(&numbers, put_value, dialects, told);
+        if (!is_noted(&last->limit, told->limit) ||
+            !is_noted(&last->hundreds, told->remaining / 100))
+            return note_numbers(to, values, dialects, told, last);
+        put_limit(&numbers, last);
+        put_remaining(&numbers, told->remaining, last);
     }
-    uint32_t count = (uint32_t)(numbers.next - to);
-    if (told->is_refused) {
-        size_t rest = (size_t)(values + WEIR_NUMBERS_LEN_MAX - numbers.at);
-        struct telling telling = {
-            .text = weir_text_in(numbers.at, rest), .headers = to, .count = count};
-        put_refused(&telling, dialects, told);
-        count = telling.count;
-    }
-    return count;
+    if (__builtin_expect(has_more(dialects, told), 0))
+        return more_numbers(to, numbers, dialects, told);
+    return (uint32_t)(numbers.next - to);
 }
 
 uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],

@@ -69,21 +69,28 @@ static inline uint32_t weir_text_digits(uint64_t number)
     return least + (number >= powers[least]);
 }
 
-/* Writes so many digits, which are all that the number has. */
-static inline void weir_text_write_digits(char *to, uint64_t number, uint32_t digits)
+/* The two digits of a number below 100. */
+static inline const char *weir_text_pair(uint64_t number)
 {
     static const char pairs[] =
         "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
         "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
         "8081828384858687888990919293949596979899";
-    to += digits;
-    for (; number > UINT32_MAX; digits -= 2, number /= 100)
-        memcpy(to -= 2, pairs + 2 * (number % 100), 2);
+    return pairs + 2 * number;
+}
+
+/* Writes a number so that it ends before `end`; returns where it begins. */
+static inline char *weir_text_digits_before(char *end, uint64_t number)
+{
+    for (; number > UINT32_MAX; number /= 100)
+        memcpy(end -= 2, weir_text_pair(number % 100), 2);
     uint32_t rest = (uint32_t)number; /* divided faster */
-    for (; digits > 1; digits -= 2, rest /= 100)
-        memcpy(to -= 2, pairs + 2 * (rest % 100), 2);
-    if (digits == 1)
-        to[-1] = (char)('0' + rest);
+    for (; rest > 99; rest /= 100)
+        memcpy(end -= 2, weir_text_pair(rest % 100), 2);
+    if (rest > 9)
+        return memcpy(end - 2, weir_text_pair(rest), 2);
+    *--end = (char)('0' + rest);
+    return end;
 }
 
 static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
@@ -93,8 +100,8 @@ static inline void weir_text_put_number(struct weir_text *text, uint64_t number)
         text->has_overflowed = true;
         return;
     }
-    weir_text_write_digits(text->at, number, digits);
     text->at += digits;
+    (void)weir_text_digits_before(text->at, number);
 }
 
 /* The inside of a JSON string: quotes, backslashes and control bytes are escaped. */

@@ -151,7 +151,7 @@ static void headers_come_as_pairs_too(void **state)
     static const uint32_t dialects[] = {0, WEIR_DIALECT_LEGACY, WEIR_DIALECT_RESET_EPOCH,
                                         WEIR_DIALECT_RESET_DELTA, WEIR_DIALECT_IETF_11};
     struct weir_status s[] = {allowed(100, 42), refused(90 * S)};
-    struct weir_limit_text last = {0};
+    struct weir_told_last last = {0};
     for (size_t i = 0; i < 2 * sizeof(dialects) / sizeof(dialects[0]); i++) {
         enum weir_code code = i % 2 ? WEIR_CODE_OVER_LIMIT : WEIR_CODE_OK;
         struct weir_decision decision = {.overall = code, .status_count = 1, .statuses = &s[i % 2]};
@@ -187,7 +187,7 @@ static void the_longest_numbers_fit(void **state)
     };
     struct weir_header headers[WEIR_NUMBERS_MAX];
     char values[WEIR_NUMBERS_LEN_MAX];
-    struct weir_limit_text last = {0};
+    struct weir_told_last last = {0};
     assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_RESET_EPOCH, &told, &last),
                      6);
     for (int i = 0; i < 5; i++)
@@ -203,7 +203,7 @@ static void a_limit_is_told_whatever_was_told_before(void **state)
         const char *text;
     } cases[] = {{0, "0"},       {0, "0"},   {7, "7"}, {1000, "1000"},
                  {1000, "1000"}, {12, "12"}, {0, "0"}};
-    struct weir_limit_text last = {0};
+    struct weir_told_last last = {0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct weir_told told = {
             .is_limited = true, .limit = cases[i].limit, .remaining = 42};
