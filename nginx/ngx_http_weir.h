@@ -23,6 +23,8 @@
 
 #include <ngx_http.h>
 
+#pragma GCC visibility push(hidden) /* as in ngx_weir.h */
+
 enum { NGX_HTTP_WEIR_AUTO, NGX_HTTP_WEIR_PREACCESS, NGX_HTTP_WEIR_PRECONTENT };
 
 enum {
@@ -135,5 +137,7 @@ ngx_int_t ngx_http_weir_hold(ngx_http_request_t *r, ngx_http_weir_record_t *reco
 /* ngx_http_weir_answer.c */
 ngx_int_t ngx_http_weir_refuse(ngx_http_request_t *r, const struct weir_decision *decision);
 ngx_int_t ngx_http_weir_init_filter(ngx_conf_t *cf);
+
+#pragma GCC visibility pop
 
 #endif

@@ -40,8 +40,8 @@ static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
     return NGX_OK;
 }
 
-NGX_WEIR_HOT static ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
-                                       ngx_uint_t count)
+static ngx_inline ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
+                                     ngx_uint_t count)
 {
     for (ngx_uint_t i = 0; i < count; i++)
         if (push(r, &headers[i]) != NGX_OK)

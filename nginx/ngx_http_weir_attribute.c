@@ -36,7 +36,8 @@ static void walk_proxies(ngx_http_request_t *r, ngx_array_t *proxies, ngx_addr_t
 }
 
 /* The address that trusted proxies say they had it from.  Apart from where there are none. */
-static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_asking_t *a, ngx_array_t *proxies)
+static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_asking_t *a,
+                                                             ngx_array_t *proxies)
 {
     ngx_connection_t *c = a->base.connection;
     u_char *room = a->base.main->worker->address;

@@ -83,8 +83,6 @@ const ngx_weir_kind_t ngx_http_weir_kind = {
     .text = evaluate,
     .limit_option = limit_option,
     .limit_words = "domain=NAME, phase=auto, phase=preaccess or phase=precontent",
-    .attribute = ngx_http_weir_attribute,
-    .is_late = ngx_http_weir_is_late,
 };
 
 static char *set_attribute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)

@@ -45,11 +45,8 @@ static ngx_int_t evaluate(void *session, ngx_weir_value_t *value, ngx_str_t *out
 
 static const char *const own[] = {"remote_address", "generic_key", NULL};
 
-static const ngx_weir_kind_t kind = {.own = own,
-                                     .compile = compile,
-                                     .text = evaluate,
-                                     .limit_words = "domain=NAME",
-                                     .attribute = attribute};
+static const ngx_weir_kind_t kind = {
+    .own = own, .compile = compile, .text = evaluate, .limit_words = "domain=NAME"};
 
 /* ---- the queue ---- */
 
@@ -125,6 +122,7 @@ static ngx_int_t hold(ngx_connection_t *c, ngx_weir_record_t *record, uint64_t d
 
 static void init_asking(ngx_weir_asking_t *a, ngx_stream_session_t *s)
 {
+    a->http = (struct weir_http){.attribute = attribute, .ctx = a};
     a->kind = &kind;
     a->from = s;
     a->connection = s->connection;

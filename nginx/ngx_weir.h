@@ -88,8 +88,6 @@ typedef struct {
     ngx_int_t (*text)(void *from, ngx_weir_value_t *value, ngx_str_t *out); /* from: who asks */
     bool (*limit_option)(void *place, ngx_str_t word); /* of weir_limit; NULL: none but domain= */
     const char *limit_words; /* all that it takes, for who wrote another */
-    weir_attribute_fn attribute;
-    bool (*is_late)(void *asking, struct weir_str key);
 } ngx_weir_kind_t;
 
 typedef struct {
@@ -174,6 +172,7 @@ static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
 
 /* Who asks.  Values last while it does. */
 typedef struct {
+    struct weir_http http; /* attributes are who asks' to say, all else is ngx_weir_ask()'s */
     const ngx_weir_kind_t *kind;
     void *from; /* a request, or a session of stream's */
     ngx_connection_t *connection;

@@ -149,18 +149,14 @@ static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_
                       struct weir_decision *out, struct weir_desk_waiter *waiter)
 {
     ngx_weir_worker_t *worker = a->main->worker;
-    struct weir_http http = {
-        .attribute = a->kind->attribute,
-        .ctx = a,
-        .is_late = a->kind->is_late,
-        .stage = stage,
-    };
-    int err = read_domain(a, &http.domain);
+    struct weir_http *http = &a->http;
+    int err = read_domain(a, &http->domain);
     if (err)
         return err;
-    http.has_hits = a->place->hits != NULL && read_hits(a, a->place->hits, &http.hits);
-    return worker->desk != NULL ? weir_desk_check_http(worker->desk, &http, now_ns, out, waiter)
-                                : weir_check_http(worker->session, &http, now_ns, out);
+    http->stage = stage;
+    http->has_hits = a->place->hits != NULL && read_hits(a, a->place->hits, &http->hits);
+    return worker->desk != NULL ? weir_desk_check_http(worker->desk, http, now_ns, out, waiter)
+                                : weir_check_http(worker->session, http, now_ns, out);
 }
 
 NGX_WEIR_HOT int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,

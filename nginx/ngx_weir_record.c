@@ -28,7 +28,7 @@ static ngx_weir_piece_t *piece_of(void *record)
 }
 
 /* Many at once: one by one they would lie between what nginx frees and allocates again. */
-static void make_pieces(ngx_weir_worker_t *worker)
+static __attribute__((noinline)) void make_pieces(ngx_weir_worker_t *worker)
 {
     enum { COUNT = 64, LEN = sizeof(ngx_weir_piece_t) + NGX_WEIR_RECORD_LEN };
     u_char *at = ngx_pmemalign(ngx_cycle->pool, COUNT * LEN, NGX_WEIR_LINE);
@@ -132,7 +132,8 @@ NGX_WEIR_HOT void ngx_weir_forget(void *data)
     give_piece(record->main->worker, record);
 }
 
-static void release_all(ngx_weir_main_conf_t *main, const struct weir_decision *decision)
+static __attribute__((noinline)) void release_all(ngx_weir_main_conf_t *main,
+                                                  const struct weir_decision *decision)
 {
     uint64_t now_ns = ngx_weir_now(main);
     for (uint32_t i = 0; i < decision->status_count; i++)
@@ -209,8 +210,9 @@ static u_char *keep_away(struct weir_ticket *ticket, u_char *at)
     return ngx_cpymem(at, away.ptr, away.len);
 }
 
-static ngx_int_t keep_tickets(ngx_weir_record_t *record, ngx_pool_t *pool, ngx_uint_t count,
-                              const struct weir_decision *decision)
+static __attribute__((noinline)) ngx_int_t keep_tickets(ngx_weir_record_t *record, ngx_pool_t *pool,
+                                                        ngx_uint_t count,
+                                                        const struct weir_decision *decision)
 {
     size_t len = count * sizeof(struct weir_ticket) + sizeof(ngx_event_t) + away_len(decision);
     record->tickets = ngx_palloc(pool, len);
