@@ -121,8 +121,8 @@ ngx_http_weir_record_t *ngx_http_weir_find_again(ngx_http_request_t *r);
 static ngx_inline ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = ngx_http_get_module_ctx(r, ngx_http_weir_module);
-    bool is_sure = record != NULL || (!r->internal && !r->filter_finalize);
-    return is_sure ? record : ngx_http_weir_find_again(r);
+    bool may_be_forgotten = NGX_WEIR_SELDOM(r->internal || r->filter_finalize);
+    return may_be_forgotten && record == NULL ? ngx_http_weir_find_again(r) : record;
 }
 /* Keeps a decision.  NULL: no memory; what it took was given back. */
 ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a, ngx_uint_t stages,

@@ -18,7 +18,7 @@ static ngx_http_output_header_filter_pt next_filter;
 static ngx_table_elt_t *next_of(ngx_list_t *list)
 {
     ngx_list_part_t *last = list->last;
-    if (last->nelts == list->nalloc)
+    if (NGX_WEIR_SELDOM(last->nelts == list->nalloc))
         return ngx_list_push(list);
     return (ngx_table_elt_t *)last->elts + last->nelts++;
 }
@@ -26,7 +26,7 @@ static ngx_table_elt_t *next_of(ngx_list_t *list)
 static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
 {
     ngx_table_elt_t *h = next_of(&r->headers_out.headers);
-    if (h == NULL)
+    if (NGX_WEIR_SELDOM(h == NULL))
         return NGX_ERROR;
     h->hash = 1;
     h->key.len = header->name.len;
@@ -63,7 +63,8 @@ static ngx_int_t push_lists(ngx_http_request_t *r, const ngx_http_weir_record_t 
                             bool is_refused)
 {
     for (; record != NULL; record = is_refused ? NULL : record->before)
-        if (record->list_count > 0 && push_all(r, record->lists, record->list_count) != NGX_OK)
+        if (NGX_WEIR_SELDOM(record->list_count > 0) &&
+            push_all(r, record->lists, record->list_count) != NGX_OK)
             return NGX_ERROR;
     return NGX_OK;
 }
@@ -126,7 +127,8 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
         ngx_table_elt_t *headers = part->elts;
         for (ngx_uint_t i = 0; i < part->nelts; i++) {
             ngx_table_elt_t *h = &headers[i];
-            if (h->hash != 0 && h->key.len > 0 && gives_way(&caching, h, is_refused))
+            if (NGX_WEIR_MOSTLY(h->hash != 0 && h->key.len > 0) &&
+                gives_way(&caching, h, is_refused))
                 h->hash = 0;
         }
     }
@@ -143,15 +145,16 @@ static bool is_told(const ngx_http_weir_record_t *record)
 
 NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
 {
-    ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
+    ngx_http_weir_record_t *record = NGX_WEIR_MOSTLY(r == r->main) ? ngx_http_weir_find(r) : NULL;
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
         ngx_weir_settle(&one->base, r->headers_out.status);
-    if (record == NULL || !is_told(record))
+    if (NGX_WEIR_SELDOM(record == NULL || !is_told(record)))
         return next_filter(r);
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
-    if (prepare(r, is_refused) && !is_refused)
+    if (NGX_WEIR_SELDOM(prepare(r, is_refused) && !is_refused))
         return next_filter(r);
-    if (push_numbers(r, record) != NGX_OK || push_lists(r, record, is_refused) != NGX_OK)
+    if (NGX_WEIR_SELDOM(push_numbers(r, record) != NGX_OK ||
+                        push_lists(r, record, is_refused) != NGX_OK))
         return NGX_ERROR;
     return next_filter(r);
 }

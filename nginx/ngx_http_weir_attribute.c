@@ -55,8 +55,8 @@ static ngx_str_t address_of(ngx_http_weir_asking_t *a)
 {
     const ngx_connection_t *c = a->base.connection;
     ngx_array_t *proxies = ((ngx_http_weir_main_conf_t *)a->base.main)->proxies;
-    return proxies == NULL ? ngx_weir_address(c->sockaddr, c->addr_text)
-                           : forwarded_address(a, proxies);
+    return NGX_WEIR_MOSTLY(proxies == NULL) ? ngx_weir_address(c->sockaddr, c->addr_text)
+                                            : forwarded_address(a, proxies);
 }
 
 /* ---- headers, cookies, the query ---- */
@@ -192,5 +192,6 @@ static __attribute__((noinline)) int find_other(ngx_http_weir_asking_t *a, struc
 NGX_WEIR_HOT int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *value)
 {
     ngx_http_weir_asking_t *a = asking;
-    return is_key(key, "remote_address") ? found(value, address_of(a)) : find_other(a, key, value);
+    return NGX_WEIR_MOSTLY(is_key(key, "remote_address")) ? found(value, address_of(a))
+                                                          : find_other(a, key, value);
 }

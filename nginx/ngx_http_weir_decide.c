@@ -30,9 +30,9 @@ void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf)
 
 static enum weir_stage stage_of(ngx_uint_t stages)
 {
-    return stages == NGX_HTTP_WEIR_ALL     ? WEIR_STAGE_ALL
-           : stages == NGX_HTTP_WEIR_EARLY ? WEIR_STAGE_EARLY
-                                           : WEIR_STAGE_LATE;
+    return NGX_WEIR_MOSTLY(stages == NGX_HTTP_WEIR_ALL) ? WEIR_STAGE_ALL
+           : stages == NGX_HTTP_WEIR_EARLY              ? WEIR_STAGE_EARLY
+                                                        : WEIR_STAGE_LATE;
 }
 
 /* How a request looks to the rules. */
@@ -59,16 +59,17 @@ static ngx_inline ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stage
     ngx_http_request_t *r = a->base.from;
     uint64_t delay_ns = ngx_weir_delay(&a->base, decision);
     ngx_http_weir_record_t *record = ngx_http_weir_keep(a, stages, decision, now_ns);
-    if (record == NULL)
+    if (NGX_WEIR_SELDOM(record == NULL))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    if (delay_ns > 0)
+    if (NGX_WEIR_SELDOM(delay_ns > 0))
         record->base.verdict = NGX_WEIR_DELAYED;
     ngx_weir_log(&record->base, a->base.place);
-    if (a->base.place->dry_run)
+    if (NGX_WEIR_SELDOM(a->base.place->dry_run))
         return NGX_DECLINED;
-    if (decision->overall == WEIR_CODE_OVER_LIMIT)
+    if (NGX_WEIR_SELDOM(decision->overall == WEIR_CODE_OVER_LIMIT))
         return ngx_http_weir_refuse(r, decision);
-    return delay_ns > 0 ? ngx_http_weir_hold(r, record, delay_ns, now_ns) : NGX_DECLINED;
+    return NGX_WEIR_SELDOM(delay_ns > 0) ? ngx_http_weir_hold(r, record, delay_ns, now_ns)
+                                         : NGX_DECLINED;
 }
 
 static ngx_inline ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
@@ -77,9 +78,9 @@ static ngx_inline ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
     struct weir_decision decision;
     uint64_t now_ns = ngx_weir_now(a->base.main);
     int err = ngx_weir_ask(&a->base, stage_of(stages), now_ns, &decision, waiter);
-    if (err == WEIR_PENDING)
-        return ngx_http_weir_wait(a->base.from);
-    return err ? ngx_weir_fail(&a->base, err) : conclude(a, stages, &decision, now_ns);
+    if (NGX_WEIR_MOSTLY(err == 0))
+        return conclude(a, stages, &decision, now_ns);
+    return err == WEIR_PENDING ? ngx_http_weir_wait(a->base.from) : ngx_weir_fail(&a->base, err);
 }
 
 ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
@@ -97,15 +98,15 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
     struct weir_desk_waiter *waiter = NULL;
     ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
     ngx_uint_t stages = conf->stages[phase];
-    if (stages == 0 || r != r->main)
+    if (NGX_WEIR_SELDOM(stages == 0 || r != r->main))
         return NGX_DECLINED;
     init_asking(&a, r, conf);
-    if (a.before != NULL &&
+    if (NGX_WEIR_SELDOM(a.before != NULL) &&
         ((a.before->stages & stages) != 0 || a.before->base.verdict == NGX_WEIR_REJECTED))
         return NGX_DECLINED; /* once a request */
-    if (!ngx_weir_has_worker(a.base.main))
+    if (NGX_WEIR_SELDOM(!ngx_weir_has_worker(a.base.main)))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    if (a.base.main->worker->desk != NULL) {
+    if (NGX_WEIR_SELDOM(a.base.main->worker->desk != NULL)) {
         waiter = ngx_http_weir_waiter(r, stages);
         if (waiter == NULL)
             return NGX_HTTP_INTERNAL_SERVER_ERROR;

@@ -72,18 +72,18 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *
     ngx_http_request_t *r = a->base.from;
     const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;
     ngx_http_weir_record_t *record = ngx_weir_keep(&a->base, r->pool, decision, now_ns);
-    if (record == NULL)
+    if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
     record->before = a->before;
     record->stages = (uint32_t)stages;
     record->dialects = conf->dialects;
     record->list_count = 0;
-    if ((record->dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
+    if (NGX_WEIR_SELDOM(record->dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
         keep_lists(record, r->pool, decision) != NGX_OK) {
         ngx_weir_end(&record->base);
         return NULL;
     }
-    if (record->before != NULL)
+    if (NGX_WEIR_SELDOM(record->before != NULL))
         compare(record, record->before);
     ngx_http_set_ctx(r, record, ngx_http_weir_module);
     return record;

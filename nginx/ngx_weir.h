@@ -35,6 +35,9 @@
 
 /* What every request runs: laid together, as libweir's is (lib/base/hot.h). */
 #define NGX_WEIR_HOT __attribute__((hot))
+/* And its way there: what most requests pass is one straight line. */
+#define NGX_WEIR_MOSTLY(condition) __builtin_expect(!!(condition), 1)
+#define NGX_WEIR_SELDOM(condition) __builtin_expect(!!(condition), 0)
 
 /* ---- configuration ---- */
 
@@ -146,14 +149,14 @@ ngx_int_t ngx_weir_open_worker(ngx_weir_main_conf_t *main);
 /* Whether there is what a worker decides with; only where memory was short is there not. */
 static ngx_inline bool ngx_weir_has_worker(ngx_weir_main_conf_t *main)
 {
-    return main->worker != NULL || ngx_weir_open_worker(main) == NGX_OK;
+    return NGX_WEIR_MOSTLY(main->worker != NULL) || ngx_weir_open_worker(main) == NGX_OK;
 }
 
 /* libweir's clock, read once while nginx's stands still. */
 static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
 {
     ngx_weir_worker_t *worker = main->worker;
-    if (worker->read_ms != ngx_current_msec || worker->now_ns == 0) {
+    if (NGX_WEIR_SELDOM(worker->read_ms != ngx_current_msec || worker->now_ns == 0)) {
         worker->read_ms = ngx_current_msec;
         worker->now_ns = weir_now(main->engine);
     }
@@ -194,7 +197,8 @@ bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str 
 ngx_str_t ngx_weir_other_address(const struct sockaddr *sockaddr, ngx_str_t text);
 static ngx_inline ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
 {
-    return sockaddr->sa_family == AF_INET ? text : ngx_weir_other_address(sockaddr, text);
+    return NGX_WEIR_MOSTLY(sockaddr->sa_family == AF_INET) ? text
+                                                           : ngx_weir_other_address(sockaddr, text);
 }
 
 /* ---- the service: ngx_weir_service.c ---- */
@@ -206,7 +210,7 @@ void ngx_weir_service_close(ngx_weir_main_conf_t *main);
 void ngx_weir_service_send(ngx_weir_service_t *service);
 static ngx_inline void ngx_weir_service_kick(ngx_weir_main_conf_t *main)
 {
-    if (main->worker->service != NULL)
+    if (NGX_WEIR_SELDOM(main->worker->service != NULL))
         ngx_weir_service_send(main->worker->service);
 }
 
@@ -241,7 +245,7 @@ void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_de
 void ngx_weir_settle_tickets(ngx_weir_record_t *record, ngx_uint_t status);
 static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)
 {
-    if (record->ticket_count > 0)
+    if (NGX_WEIR_SELDOM(record->ticket_count > 0))
         ngx_weir_settle_tickets(record, status);
 }
 /* Gives back what is left: all of a request that left before its turn, else its slots. */
@@ -253,7 +257,7 @@ void ngx_weir_tell_log(const ngx_weir_record_t *record, const ngx_weir_place_con
 static ngx_inline void ngx_weir_log(const ngx_weir_record_t *record,
                                     const ngx_weir_place_conf_t *place)
 {
-    if (record->verdict >= NGX_WEIR_DELAYED)
+    if (NGX_WEIR_SELDOM(record->verdict >= NGX_WEIR_DELAYED))
         ngx_weir_tell_log(record, place);
 }
 
@@ -265,7 +269,7 @@ uint64_t ngx_weir_may_delay(ngx_weir_asking_t *a, struct weir_decision *decision
 static ngx_inline uint64_t ngx_weir_delay(ngx_weir_asking_t *a, struct weir_decision *decision)
 {
     for (uint32_t i = 0; i < decision->status_count; i++)
-        if (decision->statuses[i].delay_ns > 0)
+        if (NGX_WEIR_SELDOM(decision->statuses[i].delay_ns > 0))
             return ngx_weir_may_delay(a, decision, weir_delay_ns(decision));
     return 0;
 }

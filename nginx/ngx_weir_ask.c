@@ -91,7 +91,7 @@ static bool read_hits(ngx_weir_asking_t *a, ngx_weir_value_t *from, uint64_t *hi
 static int read_domain(ngx_weir_asking_t *a, struct weir_str *domain)
 {
     ngx_str_t text;
-    if (a->place->domain == NULL)
+    if (NGX_WEIR_MOSTLY(a->place->domain == NULL))
         return 0;
     if (text_of(a, a->place->domain, &text) != NGX_OK)
         return WEIR_ERR_NOMEM;
@@ -151,19 +151,22 @@ static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_
     ngx_weir_worker_t *worker = a->main->worker;
     struct weir_http *http = &a->http;
     int err = read_domain(a, &http->domain);
-    if (err)
+    if (NGX_WEIR_SELDOM(err))
         return err;
     http->stage = stage;
-    http->has_hits = a->place->hits != NULL && read_hits(a, a->place->hits, &http->hits);
-    return worker->desk != NULL ? weir_desk_check_http(worker->desk, http, now_ns, out, waiter)
-                                : weir_check_http(worker->session, http, now_ns, out);
+    http->has_hits =
+        NGX_WEIR_SELDOM(a->place->hits != NULL) && read_hits(a, a->place->hits, &http->hits);
+    return NGX_WEIR_SELDOM(worker->desk != NULL)
+               ? weir_desk_check_http(worker->desk, http, now_ns, out, waiter)
+               : weir_check_http(worker->session, http, now_ns, out);
 }
 
 NGX_WEIR_HOT int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
                               struct weir_decision *out, struct weir_desk_waiter *waiter)
 {
-    int err = a->place->descriptors != NULL ? ask_descriptors(a, now_ns, out, waiter)
-                                            : ask_shapes(a, stage, now_ns, out, waiter);
+    int err = NGX_WEIR_SELDOM(a->place->descriptors != NULL)
+                  ? ask_descriptors(a, now_ns, out, waiter)
+                  : ask_shapes(a, stage, now_ns, out, waiter);
     ngx_weir_service_kick(a->main);
     return err;
 }

@@ -41,10 +41,10 @@ static __attribute__((noinline)) void make_pieces(ngx_weir_worker_t *worker)
 
 static void *take_piece(ngx_weir_worker_t *worker)
 {
-    if (worker->pieces == NULL)
+    if (NGX_WEIR_SELDOM(worker->pieces == NULL))
         make_pieces(worker);
     ngx_weir_piece_t *piece = worker->pieces;
-    if (piece == NULL)
+    if (NGX_WEIR_SELDOM(piece == NULL))
         return NULL;
     worker->pieces = piece->next;
     return piece + 1;
@@ -127,7 +127,7 @@ void ngx_weir_end(ngx_weir_record_t *record)
 NGX_WEIR_HOT void ngx_weir_forget(void *data)
 {
     ngx_weir_record_t *record = data;
-    if (record->ticket_count > 0 || record->is_held)
+    if (NGX_WEIR_SELDOM(record->ticket_count > 0 || record->is_held))
         ngx_weir_end(record);
     give_piece(record->main->worker, record);
 }
@@ -233,7 +233,7 @@ static __attribute__((noinline)) ngx_int_t keep_tickets(ngx_weir_record_t *recor
 static ngx_inline void copy_name(u_char *to, const char *from, size_t len)
 {
     enum { HALF = NAME_LEN_MAX / 2 };
-    if (len < HALF || len > NAME_LEN_MAX) {
+    if (NGX_WEIR_SELDOM(len < HALF || len > NAME_LEN_MAX)) {
         ngx_memcpy(to, from, len);
         return;
     }
@@ -245,8 +245,10 @@ static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool, struct w
 {
     ngx_weir_piece_t *piece = piece_of(record);
     record->rule.len = name.len;
-    record->rule.data = name.len <= sizeof(piece->name) ? piece->name : ngx_pnalloc(pool, name.len);
-    if (record->rule.data == NULL)
+    record->rule.data = NGX_WEIR_MOSTLY(name.len <= sizeof(piece->name))
+                            ? piece->name
+                            : ngx_pnalloc(pool, name.len);
+    if (NGX_WEIR_SELDOM(record->rule.data == NULL))
         return NGX_ERROR;
     copy_name(record->rule.data, name.ptr, name.len);
     return NGX_OK;
@@ -258,9 +260,9 @@ static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a)
     const struct weir_told *told = &record->told;
     record->main = a->main;
     record->connection = a->connection;
-    record->verdict = told->is_refused   ? NGX_WEIR_REJECTED
-                      : told->is_limited ? NGX_WEIR_PASSED
-                                         : NGX_WEIR_BYPASSED;
+    record->verdict = NGX_WEIR_SELDOM(told->is_refused) ? NGX_WEIR_REJECTED
+                      : told->is_limited                ? NGX_WEIR_PASSED
+                                                        : NGX_WEIR_BYPASSED;
     record->is_dry = (unsigned)a->place->dry_run;
     record->is_held = 0;
     record->delay_ms = 0;
@@ -274,27 +276,27 @@ static ngx_int_t keep_all(ngx_weir_record_t *record, ngx_pool_t *pool,
                           const struct weir_decision *decision)
 {
     const struct weir_rule_info *rule = record->told.rule;
-    ngx_uint_t count = record->told.is_refused ? 0 : count_tickets(decision);
-    if (rule != NULL && keep_name(record, pool, rule->id) != NGX_OK)
+    ngx_uint_t count = NGX_WEIR_SELDOM(record->told.is_refused) ? 0 : count_tickets(decision);
+    if (NGX_WEIR_MOSTLY(rule != NULL) && keep_name(record, pool, rule->id) != NGX_OK)
         return NGX_ERROR;
-    return count > 0 ? keep_tickets(record, pool, count, decision) : NGX_OK;
+    return NGX_WEIR_SELDOM(count > 0) ? keep_tickets(record, pool, count, decision) : NGX_OK;
 }
 
 NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
                                  const struct weir_decision *decision, uint64_t now_ns)
 {
     ngx_weir_record_t *record = take_piece(a->main->worker);
-    if (record != NULL) {
+    if (NGX_WEIR_MOSTLY(record != NULL)) {
         weir_headers_tell(&record->told, decision, now_ns);
         begin(record, a);
-        if (keep_all(record, pool, decision) != NGX_OK) {
+        if (NGX_WEIR_SELDOM(keep_all(record, pool, decision) != NGX_OK)) {
             give_piece(a->main->worker, record);
             record = NULL;
         }
     }
-    if (record == NULL || record->told.is_refused)
+    if (NGX_WEIR_SELDOM(record == NULL || record->told.is_refused))
         release_all(a->main, decision); /* refused by one limit: nothing of the others */
-    if (record != NULL)
+    if (NGX_WEIR_MOSTLY(record != NULL))
         end_with(pool, record);
     return record;
 }

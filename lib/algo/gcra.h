@@ -88,13 +88,13 @@ static inline void weir_gcra_take(const struct weir_gcra *g, struct weir_tat *st
     struct weir_span ahead = weir_gcra_ahead(g, state, now_ns);
     uint64_t used = weir_gcra_used(g, ahead);
     *out = (struct weir_verdict){.limit = g->places, .before = used};
-    if (hits > g->places) {
+    if (WEIR_SELDOM(hits > g->places)) {
         out->retry_after_ns = WEIR_NEVER;
     } else {
         struct weir_span next =
             weir_span_add(ahead, weir_span_times(g->step, hits, g->den), g->den);
         out->allowed = hits == 0 || !weir_span_less(g->cap, next);
-        if (out->allowed) {
+        if (WEIR_MOSTLY(out->allowed)) {
             ahead = next;
             used += hits; /* the ceiling of a sum with a whole number */
         } else {

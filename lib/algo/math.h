@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <weir/types.h>
 
+#include "base/hot.h"
+
 __extension__ typedef unsigned __int128 weir_u128;
 
 /* The longest wait that is not `never`: what waits beyond 64 bits are cut to. */
@@ -98,7 +100,7 @@ static inline struct weir_span weir_span_sub(struct weir_span a, struct weir_spa
  * compared with it, and still safe to add to one. */
 static inline struct weir_span weir_span_times(struct weir_span a, uint64_t n, uint32_t den)
 {
-    if (n == 1)
+    if (WEIR_MOSTLY(n == 1))
         return a;
     uint64_t nums = n * a.num;
     uint64_t ns = weir_sat_add(weir_sat_mul(n, a.ns), nums / den);

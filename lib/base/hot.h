@@ -1,4 +1,4 @@
-/* hot.h - marks the functions that every decision runs.
+/* hot.h - marks the functions that every decision runs, and its way through them.
  *
  * Those are laid side by side in a program, whichever files they come from.  A decision is a small
  * part of what a request costs its process: by its turn, the caches have seen a kernel and an nginx
@@ -10,5 +10,10 @@
 #define WEIR_BASE_HOT_H
 
 #define WEIR_HOT __attribute__((hot))
+
+/* Which way most decisions go.  What they pass is then one straight line of code: a jump that was
+ * not met for a while is found out about late, and there are dozens. */
+#define WEIR_MOSTLY(condition) __builtin_expect(!!(condition), 1)
+#define WEIR_SELDOM(condition) __builtin_expect(!!(condition), 0)
 
 #endif

@@ -242,8 +242,9 @@ static __attribute__((noinline)) void refuse_one(struct weir_session *s, struct 
 static inline void take_one(struct weir_session *s, struct weir_charge *c, uint64_t now_ns)
 {
     c->mark = 0;
-    if (c->met == NULL || !weir_limit_drips(c->limit) ||
-        !weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met))
+    bool is_taken = WEIR_MOSTLY(weir_limit_drips(c->limit) && c->met != NULL) &&
+                    weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met);
+    if (WEIR_SELDOM(!is_taken))
         weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
                               &c->mark, &c->met);
 }
@@ -255,12 +256,12 @@ static inline void charge_one(struct weir_session *s, struct weir_item *item, ui
     struct weir_charge *c = item->charges;
     take_one(s, c, now_ns);
     c->is_taken = c->verdict.allowed;
-    if (__builtin_expect(!c->is_taken, 0)) {
+    if (WEIR_SELDOM(!c->is_taken)) {
         refuse_one(s, item, out);
         return;
     }
     status_passed(item, out);
-    if (weir_ticket_has_place(c))
+    if (WEIR_SELDOM(weir_ticket_has_place(c)))
         weir_ticket_write(s->mine, item, &out->ticket);
     weir_stats_decided(s, item, &c->verdict);
 }
@@ -268,7 +269,7 @@ static inline void charge_one(struct weir_session *s, struct weir_item *item, ui
 WEIR_HOT void weir_charge_alone(struct weir_session *s, struct weir_item *item, uint64_t now_ns,
                                 struct weir_status *out)
 {
-    if (__builtin_expect(item->charge_count == 1 && !item->is_refund, 1))
+    if (WEIR_MOSTLY(item->charge_count == 1 && !item->is_refund))
         charge_one(s, item, now_ns, out);
     else if (item->charge_count == 0)
         status_bare(item, out);

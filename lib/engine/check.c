@@ -8,7 +8,7 @@
 static inline void decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                           struct weir_decision *out)
 {
-    if (__builtin_expect(weir_key_overrides_live(s->engine->table, now_ns), 0))
+    if (WEIR_SELDOM(weir_key_overrides_live(s->engine->table, now_ns)))
         weir_key_override_apply(s, plan, now_ns);
     weir_decide(s, plan, now_ns, out);
 }

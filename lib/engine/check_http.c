@@ -13,14 +13,15 @@
 
 static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
 {
-    return !name.ptr || weir_str_eq(name, weir_domain_name(plan->domain));
+    return WEIR_MOSTLY(!name.ptr) || weir_str_eq(name, weir_domain_name(plan->domain));
 }
 
 static bool is_asked_alike(const struct weir_session *s, const struct weir_http *http)
 {
     const struct weir_recall *r = &s->http->recall;
-    return http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits &&
-           (!http->has_hits || http->hits == r->hits) && is_of_domain(&s->plans[0], http->domain);
+    return WEIR_MOSTLY(http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits) &&
+           WEIR_MOSTLY(!http->has_hits || http->hits == r->hits) &&
+           WEIR_MOSTLY(is_of_domain(&s->plans[0], http->domain));
 }
 
 /* Most values are addresses, as long as this: two words, and no call. */
@@ -28,7 +29,7 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
 {
     uint64_t first[2], last[2];
     const size_t word = sizeof(uint64_t);
-    if (a.len != b.len || a.len < word || a.len > 2 * word)
+    if (WEIR_SELDOM(a.len != b.len || a.len < word || a.len > 2 * word))
         return weir_str_eq(a, b);
     memcpy(&first[0], a.ptr, word);
     memcpy(&first[1], b.ptr, word);
@@ -43,7 +44,7 @@ static bool answers_alike(const struct weir_recall *r, const struct weir_http *h
         const struct weir_answer *before = &r->answers[i];
         struct weir_str value;
         int found = http->attribute(http->ctx, before->key, &value);
-        if (found != before->is_there || (found && !is_same(value, before->value)))
+        if (WEIR_SELDOM(found != before->is_there || (found && !is_same(value, before->value))))
             return false;
     }
     return true;
@@ -83,7 +84,7 @@ WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *htt
                              struct weir_decision *out)
 {
     (void)weir_publish_hold(s);
-    if (!is_recalled(s, http, now_ns))
+    if (WEIR_SELDOM(!is_recalled(s, http, now_ns)))
         return check_described(s, http, now_ns, out);
     out->statuses = s->http->statuses;
     weir_decide(s, &s->plans[0], now_ns, out); /* and no key has a limit of its own */

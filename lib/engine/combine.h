@@ -10,6 +10,7 @@
 #ifndef WEIR_ENGINE_COMBINE_H
 #define WEIR_ENGINE_COMBINE_H
 
+#include "base/hot.h"
 #include "engine/engine.h"
 
 enum weir_code weir_combine_many(const struct weir_status *statuses, uint32_t count);
@@ -17,7 +18,7 @@ enum weir_code weir_combine_many(const struct weir_status *statuses, uint32_t co
 /* Of one status it is its own code, whatever its mode; and nearly all requests have one. */
 static inline enum weir_code weir_combine(const struct weir_status *statuses, uint32_t count)
 {
-    return count == 1 ? statuses[0].code : weir_combine_many(statuses, count);
+    return WEIR_MOSTLY(count == 1) ? statuses[0].code : weir_combine_many(statuses, count);
 }
 
 /* The tightest of count >= 1 charges: of those that refuse, the one with the longest wait; where
@@ -27,7 +28,7 @@ const struct weir_charge *weir_tightest_of_many(const struct weir_charge *charge
 static inline const struct weir_charge *weir_tightest(const struct weir_charge *charges,
                                                       uint32_t count)
 {
-    return count == 1 ? charges : weir_tightest_of_many(charges, count);
+    return WEIR_MOSTLY(count == 1) ? charges : weir_tightest_of_many(charges, count);
 }
 
 /* How long the caller must hold the request: the longest of the delays; 0 where it is refused. */

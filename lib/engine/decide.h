@@ -20,7 +20,7 @@ static inline void weir_decide_end(struct weir_session *s, const struct weir_pla
     out->is_denied = false;
     out->status_count = plan->item_count;
     out->overall = weir_combine(out->statuses, plan->item_count);
-    if (s->engine->is_shadow)
+    if (WEIR_SELDOM(s->engine->is_shadow))
         out->overall = WEIR_CODE_OK; /* the statuses still say what each limit decided */
     if (weir_top_is_due(s))
         weir_top_tell(s, plan, out->statuses, now_ns);
@@ -30,7 +30,7 @@ static inline void weir_decide_end(struct weir_session *s, const struct weir_pla
 static inline void weir_decide(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,
                                struct weir_decision *out)
 {
-    if (plan->is_atomic) {
+    if (WEIR_SELDOM(plan->is_atomic)) {
         weir_atomic_decide(s, plan, now_ns, out->statuses);
     } else {
         for (uint32_t i = 0; i < plan->item_count; i++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/enforce.h"
 
+#include "base/hot.h"
 #include "base/str.h"
 #include "engine/publish.h"
 #include "table/controls.h"
@@ -16,8 +17,7 @@ static uint32_t lot_of(uint64_t key)
 bool weir_enforce_spares(const struct weir_session *s, const struct weir_item *item)
 {
     uint32_t percent = weir_enforced_percent(s->engine->table, item->stat);
-    return __builtin_expect(percent < WEIR_ENFORCED_ALL, 0) &&
-           lot_of(item->charges[0].key) >= percent;
+    return WEIR_SELDOM(percent < WEIR_ENFORCED_ALL) && lot_of(item->charges[0].key) >= percent;
 }
 
 /* The number of the next rule of this id, from rule *at on; false: there is none. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/plan.h"
 
+#include "base/hot.h"
 #include "base/str.h"
 #include "engine/identity.h"
 #include "rules/compile.h"
@@ -342,7 +343,7 @@ static inline int open_plan(struct weir_session *s, const struct weir_published 
     if (err)
         return err;
     const struct weir_domain *domain = find_domain(s, published, request->domain);
-    if (__builtin_expect(!domain, 0)) {
+    if (WEIR_SELDOM(!domain)) {
         if (!published->rules && s->engine->options.fail_without_rules)
             return WEIR_ERR_NO_RULES;
         note_stranger(s, request->domain);

@@ -20,6 +20,7 @@
 #ifndef WEIR_ENGINE_PUBLISH_H
 #define WEIR_ENGINE_PUBLISH_H
 
+#include "base/hot.h"
 #include "engine/engine.h"
 
 /* Binds all limits to the table and makes the rules current.  The rules are the engine's from
@@ -49,7 +50,7 @@ static inline const struct weir_published *weir_publish_hold(struct weir_session
     /* Acquire pairs with the store in weir_publish(): who sees the version sees what is in it. */
     const struct weir_published *p =
         atomic_load_explicit(&s->engine->current, memory_order_acquire);
-    return __builtin_expect(p == s->mine, 1) ? p : weir_publish_hold_anew(s);
+    return WEIR_MOSTLY(p == s->mine) ? p : weir_publish_hold_anew(s);
 }
 
 /* weir_check() with the version that weir_publish_hold() gave last: for requests that borrow from

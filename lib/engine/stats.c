@@ -81,7 +81,7 @@ WEIR_HOT void weir_stats_decided(struct weir_session *s, const struct weir_item 
 {
     uint64_t near = near_of(verdict, s->engine->near_ratio);
     bool is_far = verdict->before < near && item->hits <= near - verdict->before;
-    if (verdict->allowed && is_far && !item->value) /* as nearly all are */
+    if (WEIR_MOSTLY(verdict->allowed && is_far && !item->value))
         weir_stats_add_within(s->engine->table, item->stat, s->number, item->hits);
     else
         add_increment(s, item, verdict);

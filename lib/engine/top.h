@@ -10,6 +10,7 @@
 #ifndef WEIR_ENGINE_TOP_H
 #define WEIR_ENGINE_TOP_H
 
+#include "base/hot.h"
 #include "engine/engine.h"
 
 /* Tells of a request that was decided.  Only for when the countdown has ended. */
@@ -30,7 +31,7 @@ void weir_top_tell_over(struct weir_session *s, const struct weir_item *items, u
 /* Whether this decision is one to be told. */
 static inline bool weir_top_is_due(struct weir_session *s)
 {
-    return __builtin_expect(--s->top_countdown == 0, 0) && !s->engine->options.no_top_keys;
+    return WEIR_SELDOM(--s->top_countdown == 0) && !s->engine->options.no_top_keys;
 }
 
 #endif

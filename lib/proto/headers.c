@@ -69,7 +69,7 @@ static inline const struct weir_status *tightest_of(const struct weir_decision *
     const struct weir_status *best = NULL;
     for (uint32_t i = 0; i < decision->status_count; i++) {
         const struct weir_status *s = &decision->statuses[i];
-        if (is_told(s) && (!best || is_tighter(s, best)))
+        if (WEIR_MOSTLY(is_told(s)) && (WEIR_MOSTLY(!best) || is_tighter(s, best)))
             best = s;
     }
     return best;
@@ -115,7 +115,8 @@ WEIR_HOT void weir_headers_tell(struct weir_told *out, const struct weir_decisio
     out->rule = s ? s->rule : NULL;
     out->limit = s ? s->limit : 0;
     out->remaining = s ? s->remaining : 0;
-    out->wait_s = s && (is_refused || s->code == WEIR_CODE_OVER_LIMIT) ? wait_s(s) : 0;
+    bool is_over = s && WEIR_SELDOM(is_refused || s->code == WEIR_CODE_OVER_LIMIT);
+    out->wait_s = is_over ? wait_s(s) : 0;
     out->reset_after_ns = s ? s->reset_after_ns : 0;
     out->now_ns = now_ns;
 }
@@ -387,14 +388,14 @@ WEIR_HOT uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
                                        const struct weir_told *told, struct weir_told_last *last)
 {
     struct values numbers = {.next = to, .at = values};
-    if (has_numbers(dialects, told)) {
-        if (!is_noted(&last->limit, told->limit) ||
-            !is_noted(&last->hundreds, told->remaining / 100))
+    if (WEIR_MOSTLY(has_numbers(dialects, told))) {
+        if (WEIR_SELDOM(!is_noted(&last->limit, told->limit) ||
+                        !is_noted(&last->hundreds, told->remaining / 100)))
             return note_numbers(to, values, dialects, told, last);
         put_limit(&numbers, last);
         put_remaining(&numbers, told->remaining, last);
     }
-    if (__builtin_expect(has_more(dialects, told), 0))
+    if (WEIR_SELDOM(has_more(dialects, told)))
         return more_numbers(to, numbers, dialects, told);
     return (uint32_t)(numbers.next - to);
 }

@@ -5,6 +5,7 @@
 #define WEIR_STORE_CALL_H
 
 #include "algo/limit.h"
+#include "base/hot.h"
 #include "store/op.h"
 #include "table/slots.h"
 
@@ -42,7 +43,7 @@ static inline bool weir_call_leaves_trace(const struct weir_call *call)
 {
     if (call->op != WEIR_OP_TAKE)
         return call->did;
-    if (__builtin_expect(call->table->remembers_all, 0))
+    if (WEIR_SELDOM(call->table->remembers_all))
         return true;
     return call->hits > 0 && (call->out->allowed || call->limit->count_rejected);
 }

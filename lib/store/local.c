@@ -89,7 +89,7 @@ static struct weir_tat unpack_tat(const struct weir_call *c, union weir_u16b val
         return (struct weir_tat){0};
     struct weir_tat tat = {.ns = value.lo, .num = weir_slot_tat_num(value)};
     uint32_t generation = weir_slot_tat_generation(value);
-    if (__builtin_expect(generation != limit->generation, 0) && limit->record != WEIR_NO_RECORD)
+    if (WEIR_SELDOM(generation != limit->generation) && limit->record != WEIR_NO_RECORD)
         return rescaled(c, tat, generation);
     return tat;
 }
@@ -207,14 +207,14 @@ static __attribute__((noinline, cold)) bool first(struct weir_call *c, const str
 static inline bool is_wide_still(const struct weir_call *c, union weir_u16b value)
 {
     return c->limit->algorithm == WEIR_SLIDING_WINDOW_COUNTER &&
-           __builtin_expect(weir_slot_kind(value) == WEIR_KIND_WIDE, 0);
+           WEIR_SELDOM(weir_slot_kind(value) == WEIR_KIND_WIDE);
 }
 
 /* The slot's next value instead of this one.  False: somebody else has changed it. */
 static inline bool put(union weir_u16b *slot, union weir_u16b value, union weir_u16b next)
 {
     /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
-    if (weir_eq16(next, value))
+    if (WEIR_SELDOM(weir_eq16(next, value)))
         return weir_eq16(weir_peek16(slot), value);
     return weir_cas16(slot, value, next);
 }
@@ -322,10 +322,10 @@ static __attribute__((noinline)) bool take_parts_there(const struct weir_limit *
 WEIR_HOT bool weir_local_take_there(const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
                                     uint64_t hits, struct weir_verdict *out, union weir_u16b *slot)
 {
-    if (limit->step_den != 1 || limit->requests == 0)
+    if (WEIR_SELDOM(limit->step_den != 1 || limit->requests == 0))
         return take_parts_there(limit, key, now_ns, hits, out, slot);
     union weir_u16b value = weir_peek16(slot);
-    if (value.hi != weir_slot_pack_tat(weir_key_fp(key), limit->generation, 0, 0).hi)
+    if (WEIR_SELDOM(value.hi != weir_slot_pack_tat(weir_key_fp(key), limit->generation, 0, 0).hi))
         return false;
     struct weir_gcra g = weir_gcra_of_tokens(limit);
     struct weir_tat state = {.ns = value.lo};
