@@ -72,8 +72,9 @@ static ngx_inline ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stage
                                          : NGX_DECLINED;
 }
 
-static ngx_inline ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
-                                   struct weir_desk_waiter *waiter)
+static ngx_inline __attribute__((always_inline)) ngx_int_t decide(ngx_http_weir_asking_t *a,
+                                                                  ngx_uint_t stages,
+                                                                  struct weir_desk_waiter *waiter)
 {
     struct weir_decision decision;
     uint64_t now_ns = ngx_weir_now(a->base.main);
