@@ -54,6 +54,7 @@ typedef struct {
     ngx_uint_t held;          /* requests in the queue */
     ngx_uint_t held_max;      /* this worker's share */
     ngx_weir_piece_t *pieces; /* of memory for records: those that are free */
+    /* A line; and this one, too: */
     struct weir_told_last told_last;
     struct weir_descriptor descriptors[NGX_WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[NGX_WEIR_DESCRIPTORS_MAX * NGX_WEIR_ENTRIES_MAX];

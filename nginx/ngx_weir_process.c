@@ -141,9 +141,12 @@ ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main)
 ngx_int_t ngx_weir_open_worker(ngx_weir_main_conf_t *main)
 {
     ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
-    ngx_weir_worker_t *worker = ngx_pcalloc(ngx_cycle->pool, sizeof(*worker));
+    ngx_weir_worker_t *worker = ngx_pmemalign(ngx_cycle->pool, sizeof(*worker), NGX_WEIR_LINE);
     ngx_uint_t workers = core->worker_processes > 0 ? (ngx_uint_t)core->worker_processes : 1;
-    if (worker == NULL || weir_session_open(&worker->session, main->engine) != 0)
+    if (worker == NULL)
+        return NGX_ERROR;
+    ngx_memzero(worker, sizeof(*worker));
+    if (weir_session_open(&worker->session, main->engine) != 0)
         return NGX_ERROR;
     worker->held_max = (main->queue_max + workers - 1) / workers;
     main->log = ngx_cycle->log;

@@ -4,7 +4,6 @@
 #include "base/hot.h"
 #include "base/str.h"
 #include "engine/decide.h"
-#include "engine/http.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
 #include "table/key_overrides.h"
@@ -16,9 +15,9 @@ static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
     return WEIR_MOSTLY(!name.ptr) || weir_str_eq(name, weir_domain_name(plan->domain));
 }
 
-static bool is_asked_alike(const struct weir_session *s, const struct weir_http *http)
+static bool is_asked_alike(struct weir_session *s, const struct weir_http *http)
 {
-    const struct weir_recall *r = &s->http->recall;
+    const struct weir_recall *r = &weir_http_room_of(s)->recall;
     return WEIR_MOSTLY(http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits) &&
            WEIR_MOSTLY(!http->has_hits || http->hits == r->hits) &&
            WEIR_MOSTLY(is_of_domain(&s->plans[0], http->domain));
@@ -51,12 +50,12 @@ static bool answers_alike(const struct weir_recall *r, const struct weir_http *h
 }
 
 /* Whether the session's plan is this request's, too. */
-static inline bool is_recalled(const struct weir_session *s, const struct weir_http *http,
+static inline bool is_recalled(struct weir_session *s, const struct weir_http *http,
                                uint64_t now_ns)
 {
     return s->is_recallable && is_asked_alike(s, http) &&
            !weir_key_overrides_live(s->engine->table, now_ns) &&
-           answers_alike(&s->http->recall, http);
+           answers_alike(&weir_http_room_of(s)->recall, http);
 }
 
 /* ---- decided ---- */
@@ -80,13 +79,32 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
     return err;
 }
 
+/* As far as an address and a token bucket read it. */
+WEIR_HOT void weir_session_prefetch(struct weir_session *s)
+{
+    struct weir_http_room *room = weir_http_room_of(s);
+    const void *lines[] = {
+        s,
+        s->items,
+        s->charges,
+        (char *)s->charges + WEIR_LINE,
+        (char *)s->charges + 2 * WEIR_LINE,
+        &room->recall,
+        room->recall.bytes,
+        room->statuses,
+        (char *)room->statuses + WEIR_LINE,
+    };
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        __builtin_prefetch(lines[i]);
+}
+
 WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
                              struct weir_decision *out)
 {
     (void)weir_publish_hold(s);
     if (WEIR_SELDOM(!is_recalled(s, http, now_ns)))
         return check_described(s, http, now_ns, out);
-    out->statuses = s->http->statuses;
+    out->statuses = weir_http_room_of(s)->statuses;
     weir_decide(s, &s->plans[0], now_ns, out); /* and no key has a limit of its own */
     return 0;
 }

@@ -143,7 +143,7 @@ static int load_rules(struct weir *w, struct weir_rules **out)
 /* alloc: an engine is opened once. */
 int weir_open(struct weir **out, const struct weir_options *options)
 {
-    struct weir *w = calloc(1, sizeof(*w));
+    struct weir *w = weir_line_alloc(sizeof(*w));
     if (!w)
         return WEIR_ERR_NOMEM;
     pthread_mutex_init(&w->lock, NULL); /* cannot fail without attributes */
@@ -201,7 +201,6 @@ int weir_session_open(struct weir_session **out, struct weir *w)
     struct weir_session *s = (void *)(block + WEIR_LINE - (uintptr_t)block % WEIR_LINE);
     s->block = block;
     s->engine = w;
-    s->http = (void *)(s + 1);
     pthread_mutex_lock(&w->lock);
     /* The process number, because an engine may be opened before a fork. */
     s->number = w->session_number++ + (uint32_t)getpid();

@@ -19,6 +19,7 @@
 #ifndef WEIR_ENGINE_ENGINE_H
 #define WEIR_ENGINE_ENGINE_H
 
+#include "base/hot.h"
 #include "base/maxima.h"
 #include "engine/http.h"
 #include "engine/throttle.h"
@@ -35,7 +36,6 @@
 
 #define WEIR_CHARGES_MAX (WEIR_DESCRIPTORS_MAX * WEIR_LIMITS_MAX) /* of one request */
 #define WEIR_UNITS (WEIR_UNIT_WEEK + 1)
-#define WEIR_LINE 64 /* bytes of a cache line */
 
 /* One version of the rules.  Immutable once published, but for `holds` and `next`. */
 struct weir_published {
@@ -126,11 +126,11 @@ struct weir_top_pace {
     uint64_t random;
 };
 
+/* Behind it lies its memory for HTTP requests (http.h). */
 struct weir_session {
     /* What every decision reads, in one line with the first plan: */
     struct weir *engine;
     const struct weir_published *mine; /* the same as held, for the owner alone */
-    struct weir_http_room *http;       /* for weir_check_http() */
     uint32_t number;                   /* which share of the statistics is ours */
     uint32_t item_count, charge_count;
     uint32_t top_countdown; /* to the next decision that is told (top.h) */
@@ -156,6 +156,11 @@ struct weir_session {
     uint32_t domain_len; /* 0: none */
     char domain_name[WEIR_DOMAIN_LEN_MAX];
 };
+
+static inline struct weir_http_room *weir_http_room_of(struct weir_session *s)
+{
+    return (struct weir_http_room *)(s + 1);
+}
 
 /* One line to the engine's log, if it has one. */
 __attribute__((format(printf, 3, 4))) void weir_engine_log(const struct weir *w,

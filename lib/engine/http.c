@@ -33,7 +33,7 @@ static void set_hits(struct weir_descriptor *descriptors, uint32_t count, uint64
 int weir_http_describe(struct weir_session *s, const struct weir_http *http,
                        struct weir_request *request, struct weir_decision *decision)
 {
-    struct weir_http_room *room = s->http;
+    struct weir_http_room *room = weir_http_room_of(s);
     struct weir_shape_room shapes = {
         .descriptors = room->descriptors,
         .entries = room->entries,

@@ -34,7 +34,7 @@ static int hear(void *ctx, struct weir_str key, struct weir_str *value)
 
 struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_http *http)
 {
-    struct weir_recall *r = &s->http->recall;
+    struct weir_recall *r = &weir_http_room_of(s)->recall;
     struct weir_http heard = *http;
     s->is_recallable = false; /* what was noted goes */
     r->has_all = r->is_repeated && http->stage == WEIR_STAGE_ALL;
@@ -60,7 +60,7 @@ static uint64_t sum_of(const struct weir_session *s)
 
 void weir_recall_note(struct weir_session *s, uint64_t now_ns)
 {
-    struct weir_recall *r = &s->http->recall;
+    struct weir_recall *r = &weir_http_room_of(s)->recall;
     uint64_t sum = sum_of(s);
     r->is_repeated = sum != 0 && sum == r->sum;
     r->sum = sum;

@@ -30,6 +30,7 @@ struct weir_controls {
 };
 
 struct weir_table {
+    /* What every decision reads, in one line: */
     struct weir_table_header *header;
     struct weir_bucket *buckets;
     uint64_t bucket_count;
@@ -37,7 +38,8 @@ struct weir_table {
     struct weir_record *records;
     uint64_t *stats_ids; /* stats_rules of them, then the lines */
     struct weir_stats_line *stats_lines;
-    uint64_t stats_rules;  /* as in the header */
+    uint64_t stats_rules; /* as in the header */
+
     uint32_t *chunk_class; /* one for each chunk: 0 free, else units of an object; see extent.h */
     unsigned char *extents;
     uint64_t extent_chunks;

@@ -7,6 +7,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "base/err.h"
+#include "base/hot.h"
 #include "table/controls.h"
 #include "table/extent.h"
 #include "table/internal.h"
@@ -172,7 +173,7 @@ static void point_into(struct weir_table *t, void *base)
 /* alloc: a handle on a mapping, the only memory that a process keeps beside the file. */
 static int new_handle(struct weir_table **out, void *base, const char *path)
 {
-    struct weir_table *t = calloc(1, sizeof *t); /* alloc: once for each open */
+    struct weir_table *t = weir_line_alloc(sizeof *t); /* alloc: once for each open */
     if (t == NULL || random_bytes(&t->nonce, sizeof t->nonce) != 0) {
         free(t);
         return WEIR_ERR_NOMEM;
