@@ -48,14 +48,14 @@ static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_askin
         text.data = room;
         text.len = ngx_sock_ntop(addr.sockaddr, addr.socklen, room, NGX_SOCKADDR_STRLEN, 0);
     }
-    return ngx_weir_address(addr.sockaddr, text);
+    return ngx_weir_address(text);
 }
 
 static ngx_str_t address_of(ngx_http_weir_asking_t *a)
 {
     const ngx_connection_t *c = a->base.connection;
     ngx_array_t *proxies = ((ngx_http_weir_main_conf_t *)a->base.main)->proxies;
-    return NGX_WEIR_MOSTLY(proxies == NULL) ? ngx_weir_address(c->sockaddr, c->addr_text)
+    return NGX_WEIR_MOSTLY(proxies == NULL) ? ngx_weir_address(c->addr_text)
                                             : forwarded_address(a, proxies);
 }
 

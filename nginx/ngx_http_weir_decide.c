@@ -40,8 +40,7 @@ static ngx_inline void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t
                                    ngx_http_weir_loc_conf_t *conf)
 {
     a->base.main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
-    if (NGX_WEIR_MOSTLY(a->base.main->worker != NULL))
-        weir_session_prefetch(a->base.main->worker->session);
+    ngx_weir_prefetch(a->base.main);
     a->base.http = (struct weir_http){
         .attribute = ngx_http_weir_attribute, .ctx = a, .is_late = ngx_http_weir_is_late};
     a->base.kind = &ngx_http_weir_kind;

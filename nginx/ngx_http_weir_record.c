@@ -60,6 +60,7 @@ static void compare(ngx_http_weir_record_t *record, const ngx_http_weir_record_t
         return;
     to->told = from->told;
     to->rule = from->rule;
+    to->named = NULL;
 }
 
 _Static_assert(sizeof(ngx_http_weir_record_t) <= NGX_WEIR_RECORD_LEN, "a record's memory");

@@ -22,7 +22,7 @@ static int attribute(void *asking, struct weir_str key, struct weir_str *value)
     ngx_connection_t *c = a->connection;
     if (key.len != address.len || ngx_memcmp(key.ptr, address.data, key.len) != 0)
         return ngx_weir_attribute(a, key, value);
-    *value = ngx_weir_str(ngx_weir_address(c->sockaddr, c->addr_text));
+    *value = ngx_weir_str(ngx_weir_address(c->addr_text));
     return 1;
 }
 

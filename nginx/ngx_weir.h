@@ -194,12 +194,13 @@ ngx_int_t ngx_weir_fail(ngx_weir_asking_t *a, int err);
 /* A weir_attribute: 1, 0 where there is none, or an error. */
 int ngx_weir_attribute(ngx_weir_asking_t *a, struct weir_str key, struct weir_str *value);
 bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str key);
-/* An address as it is counted. */
-ngx_str_t ngx_weir_other_address(const struct sockaddr *sockaddr, ngx_str_t text);
-static ngx_inline ngx_str_t ngx_weir_address(const struct sockaddr *sockaddr, ngx_str_t text)
+/* An address as it is counted.  Most are as they are: those of a unix socket begin with "unix:",
+ * those of IPv4 in IPv6's clothes with a colon. */
+ngx_str_t ngx_weir_other_address(ngx_str_t text);
+static ngx_inline ngx_str_t ngx_weir_address(ngx_str_t text)
 {
-    return NGX_WEIR_MOSTLY(sockaddr->sa_family == AF_INET) ? text
-                                                           : ngx_weir_other_address(sockaddr, text);
+    bool is_other = text.len > 0 && (text.data[0] == 'u' || text.data[0] == ':');
+    return NGX_WEIR_SELDOM(is_other) ? ngx_weir_other_address(text) : text;
 }
 
 /* ---- the service: ngx_weir_service.c ---- */
@@ -230,6 +231,10 @@ typedef struct {
     uint64_t due_ns;       /* when a held request goes on */
     ngx_msec_t delay_ms;
     ngx_str_t rule;
+    /* Whose name that is, if it was found in the table's rules, of which generation; NULL: not.  It
+     * outlasts the request: the next one to have this memory is often of the same rule. */
+    const struct weir_rule_info *named;
+    uint64_t named_generation;
     ngx_event_t *renew; /* NULL: no slots that could expire */
     ngx_uint_t ticket_count;
     struct weir_ticket *tickets;
@@ -242,6 +247,16 @@ typedef struct {
  * Nothing is kept of what a refusal took. */
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
                     uint64_t now_ns);
+/* Brings near what asking and keeping are going to touch. */
+static ngx_inline void ngx_weir_prefetch(const ngx_weir_main_conf_t *main)
+{
+    const ngx_weir_worker_t *worker = main->worker;
+    if (NGX_WEIR_SELDOM(worker == NULL))
+        return;
+    weir_session_prefetch(worker->session);
+    for (ngx_uint_t i = 0; i < 5; i++)
+        __builtin_prefetch((const char *)worker->pieces + i * NGX_WEIR_LINE, 1);
+}
 /* The status of the answer is known. */
 void ngx_weir_settle_tickets(ngx_weir_record_t *record, ngx_uint_t status);
 static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)

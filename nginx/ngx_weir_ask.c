@@ -58,15 +58,12 @@ static ngx_str_t canonical(ngx_str_t text)
     return text;
 }
 
-/* Any but those of IPv4, which are as they are. */
-ngx_str_t ngx_weir_other_address(const struct sockaddr *sockaddr, ngx_str_t text)
+ngx_str_t ngx_weir_other_address(ngx_str_t text)
 {
-#if (NGX_HAVE_UNIX_DOMAIN)
     /* Without an address all who come this way are counted as one: limited, and so noticed. */
-    if (sockaddr->sa_family == AF_UNIX) {
+    if (text.data[0] == 'u') {
         ngx_str_set(&text, "unix"); /* two statements */
     }
-#endif
     return canonical(text);
 }
 

@@ -34,6 +34,7 @@ static __attribute__((noinline)) void make_pieces(ngx_weir_worker_t *worker)
     u_char *at = ngx_pmemalign(ngx_cycle->pool, COUNT * LEN, NGX_WEIR_LINE);
     for (ngx_uint_t i = 0; at != NULL && i < COUNT; i++, at += LEN) {
         ngx_weir_piece_t *piece = (ngx_weir_piece_t *)(void *)at;
+        ((ngx_weir_record_t *)(piece + 1))->named = NULL;
         piece->next = worker->pieces;
         worker->pieces = piece;
     }
@@ -229,28 +230,38 @@ static __attribute__((noinline)) ngx_int_t keep_tickets(ngx_weir_record_t *recor
     return NGX_OK;
 }
 
-/* Without a call where a name is about as long as names are. */
-static ngx_inline void copy_name(u_char *to, const char *from, size_t len)
-{
-    enum { HALF = NAME_LEN_MAX / 2 };
-    if (NGX_WEIR_SELDOM(len < HALF || len > NAME_LEN_MAX)) {
-        ngx_memcpy(to, from, len);
-        return;
-    }
-    ngx_memcpy(to, from, HALF);
-    ngx_memcpy(to + len - HALF, from + len - HALF, HALF);
-}
-
-static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool, struct weir_str name)
+static __attribute__((noinline)) ngx_int_t copy_name(ngx_weir_record_t *record, ngx_pool_t *pool,
+                                                     struct weir_str name)
 {
     ngx_weir_piece_t *piece = piece_of(record);
     record->rule.len = name.len;
-    record->rule.data = NGX_WEIR_MOSTLY(name.len <= sizeof(piece->name))
-                            ? piece->name
-                            : ngx_pnalloc(pool, name.len);
-    if (NGX_WEIR_SELDOM(record->rule.data == NULL))
+    record->rule.data = name.len <= sizeof(piece->name) ? piece->name : ngx_pnalloc(pool, name.len);
+    if (record->rule.data == NULL)
         return NGX_ERROR;
-    copy_name(record->rule.data, name.ptr, name.len);
+    ngx_memcpy(record->rule.data, name.ptr, name.len);
+    return NGX_OK;
+}
+
+/* Of two rules of one generation, and only of these, it can be told by their place which they are:
+ * where the service has decided, they are none of the table's. */
+static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool)
+{
+    const struct weir_rule_info *rule = record->told.rule;
+    uint64_t generation = weir_rules_generation(record->main->engine);
+    bool is_of_table = record->main->worker->desk == NULL;
+    if (NGX_WEIR_MOSTLY(is_of_table && record->named == rule && rule != NULL &&
+                        record->named_generation == generation))
+        return NGX_OK;
+    record->named = NULL;
+    record->rule.len = 0;
+    if (rule == NULL)
+        return NGX_OK;
+    if (copy_name(record, pool, rule->id) != NGX_OK)
+        return NGX_ERROR;
+    if (is_of_table && record->rule.data == piece_of(record)->name) {
+        record->named = rule;
+        record->named_generation = generation;
+    }
     return NGX_OK;
 }
 
@@ -268,16 +279,14 @@ static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a)
     record->delay_ms = 0;
     record->renew = NULL;
     record->ticket_count = 0;
-    record->rule.len = 0;
 }
 
 /* All that a record borrows becomes its own. */
 static ngx_int_t keep_all(ngx_weir_record_t *record, ngx_pool_t *pool,
                           const struct weir_decision *decision)
 {
-    const struct weir_rule_info *rule = record->told.rule;
     ngx_uint_t count = NGX_WEIR_SELDOM(record->told.is_refused) ? 0 : count_tickets(decision);
-    if (NGX_WEIR_MOSTLY(rule != NULL) && keep_name(record, pool, rule->id) != NGX_OK)
+    if (NGX_WEIR_SELDOM(keep_name(record, pool) != NGX_OK))
         return NGX_ERROR;
     return NGX_WEIR_SELDOM(count > 0) ? keep_tickets(record, pool, count, decision) : NGX_OK;
 }

@@ -37,13 +37,13 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
     return first[0] == first[1] && last[0] == last[1];
 }
 
-static bool answers_alike(const struct weir_recall *r, const struct weir_http *http)
+/* Values are written to r: on the stack they would be guarded. */
+static bool answers_alike(struct weir_recall *r, const struct weir_http *http)
 {
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
-        struct weir_str value;
-        int found = http->attribute(http->ctx, before->key, &value);
-        if (WEIR_SELDOM(found != before->is_there || (found && !is_same(value, before->value))))
+        int found = http->attribute(http->ctx, before->key, &r->value);
+        if (WEIR_SELDOM(found != before->is_there || (found && !is_same(r->value, before->value))))
             return false;
     }
     return true;
@@ -93,6 +93,8 @@ WEIR_HOT void weir_session_prefetch(struct weir_session *s)
         room->recall.bytes,
         room->statuses,
         (char *)room->statuses + WEIR_LINE,
+        s->engine,
+        s->charges[0].met,
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         __builtin_prefetch(lines[i]);

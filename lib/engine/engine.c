@@ -235,7 +235,7 @@ uint64_t weir_now(struct weir *w)
     return weir_table_now(w->table);
 }
 
-uint64_t weir_rules_generation(struct weir *w)
+WEIR_HOT uint64_t weir_rules_generation(struct weir *w)
 {
     return atomic_load_explicit(&w->generation, memory_order_relaxed); /* only a number */
 }

@@ -51,6 +51,7 @@ struct weir {
     /* What every decision reads, in one line: */
     struct weir_table *table;
     _Atomic(struct weir_published *) current;
+    _Atomic uint64_t generation;
     float near_ratio;
     bool is_shadow;              /* options.shadow_mode */
     struct weir_options options; /* rules_path is ours, table_path is not kept */
@@ -60,7 +61,6 @@ struct weir {
     bool is_unlinked;                        /* said so already */
     bool has_bad_rules;                      /* the last ones that were loaded: said so, too */
 
-    _Atomic uint64_t generation;
     _Atomic(struct weir_value_stats *) values; /* NULL: no rule has ever asked for them */
     struct weir_value_stats *strangers; /* domains that were asked for, and that no rules know */
 

@@ -36,9 +36,10 @@ struct weir_answer {
  * and that of its words. */
 struct weir_recall {
     _Alignas(64) uint32_t count;
-    bool has_hits; /* as in struct weir_http */
-    uint64_t hits;
+    bool has_hits;         /* as in struct weir_http */
+    struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
+    uint64_t hits;
     _Alignas(64) char bytes[WEIR_RECALL_BYTES];
     uint32_t used;
     bool has_all;                  /* answers */
