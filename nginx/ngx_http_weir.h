@@ -46,6 +46,7 @@ typedef struct {
     ngx_weir_place_conf_t base;
     uint32_t dialects;                            /* of enum weir_dialect */
     uint8_t stages[NGX_HTTP_WEIR_PRECONTENT + 1]; /* by phase: what is asked then; 0: nothing */
+    bool is_plain; /* asked in one stage, by the rules alone, and told in numbers */
 
     ngx_uint_t phase;
     ngx_http_complex_value_t *user;
@@ -124,6 +125,9 @@ static ngx_inline ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t 
     bool may_be_forgotten = NGX_WEIR_SELDOM(r->internal || r->filter_finalize);
     return may_be_forgotten && record == NULL ? ngx_http_weir_find_again(r) : record;
 }
+/* Asks and keeps in one, the quickest way.  NULL: it does not lead there, and nothing was done. */
+ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_asking_t *a, ngx_uint_t stages,
+                                                 uint64_t now_ns);
 /* Keeps a decision.  NULL: no memory; what it took was given back. */
 ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a, ngx_uint_t stages,
                                            const struct weir_decision *decision, uint64_t now_ns);

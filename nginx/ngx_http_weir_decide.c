@@ -23,7 +23,9 @@ void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf)
     } else {
         stages[NGX_HTTP_WEIR_PREACCESS] = NGX_HTTP_WEIR_EARLY;
         stages[NGX_HTTP_WEIR_PRECONTENT] = NGX_HTTP_WEIR_LATE;
+        return;
     }
+    conf->is_plain = ngx_weir_is_plain(&conf->base) && !(conf->dialects & WEIR_DIALECT_IETF_11);
 }
 
 /* ---- asking ---- */
@@ -73,9 +75,8 @@ static ngx_inline ngx_int_t conclude(ngx_http_weir_asking_t *a, ngx_uint_t stage
                                          : NGX_DECLINED;
 }
 
-static ngx_inline __attribute__((always_inline)) ngx_int_t decide(ngx_http_weir_asking_t *a,
-                                                                  ngx_uint_t stages,
-                                                                  struct weir_desk_waiter *waiter)
+static __attribute__((noinline)) ngx_int_t decide(ngx_http_weir_asking_t *a, ngx_uint_t stages,
+                                                  struct weir_desk_waiter *waiter)
 {
     struct weir_decision decision;
     uint64_t now_ns = ngx_weir_now(a->base.main);
@@ -113,6 +114,9 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
         if (waiter == NULL)
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
+    if (NGX_WEIR_MOSTLY(conf->is_plain && waiter == NULL && a.before == NULL) &&
+        ngx_http_weir_keep_again(&a, stages, ngx_weir_now(a.base.main)) != NULL)
+        return NGX_DECLINED;
     return decide(&a, stages, waiter);
 }
 

@@ -65,20 +65,39 @@ static void compare(ngx_http_weir_record_t *record, const ngx_http_weir_record_t
 
 _Static_assert(sizeof(ngx_http_weir_record_t) <= NGX_WEIR_RECORD_LEN, "a record's memory");
 
+/* What HTTP's records have beside ngx_weir.h's. */
+static ngx_inline void begin(ngx_http_weir_record_t *record, const ngx_http_weir_asking_t *a,
+                             ngx_uint_t stages)
+{
+    const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;
+    record->before = a->before;
+    record->stages = (uint32_t)stages;
+    record->dialects = conf->dialects;
+    record->list_count = 0;
+}
+
+NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_asking_t *a,
+                                                              ngx_uint_t stages, uint64_t now_ns)
+{
+    ngx_http_request_t *r = a->base.from;
+    ngx_http_weir_record_t *record = ngx_weir_keep_again(&a->base, r->pool, now_ns);
+    if (NGX_WEIR_SELDOM(record == NULL))
+        return NULL;
+    begin(record, a, stages);
+    ngx_http_set_ctx(r, record, ngx_http_weir_module);
+    return record;
+}
+
 NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *a,
                                                         ngx_uint_t stages,
                                                         const struct weir_decision *decision,
                                                         uint64_t now_ns)
 {
     ngx_http_request_t *r = a->base.from;
-    const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;
     ngx_http_weir_record_t *record = ngx_weir_keep(&a->base, r->pool, decision, now_ns);
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
-    record->before = a->before;
-    record->stages = (uint32_t)stages;
-    record->dialects = conf->dialects;
-    record->list_count = 0;
+    begin(record, a, stages);
     if (NGX_WEIR_SELDOM(record->dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
         keep_lists(record, r->pool, decision) != NGX_OK) {
         ngx_weir_end(&record->base);

@@ -185,6 +185,12 @@ typedef struct {
     ngx_uint_t known; /* bit i: the worker's values[i] is this one's */
 } ngx_weir_asking_t;
 
+/* Whether all that is asked there is what the rules' shapes say. */
+static ngx_inline bool ngx_weir_is_plain(const ngx_weir_place_conf_t *place)
+{
+    return place->descriptors == NULL && place->domain == NULL && place->hits == NULL;
+}
+
 /* 0, WEIR_PENDING, or an error.  out->statuses is the worker's or the session's, until it is asked
  * again.  waiter: for WEIR_PENDING; NULL: decided here and now. */
 int ngx_weir_ask(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
@@ -247,6 +253,9 @@ typedef struct {
  * Nothing is kept of what a refusal took. */
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
                     uint64_t now_ns);
+/* Asks and keeps in one, by libweir's quickest way, for a place where nothing stands against it
+ * (ngx_weir_is_plain()).  NULL: it does not lead there, and nothing was done. */
+void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns);
 /* Brings near what asking and keeping are going to touch. */
 static ngx_inline void ngx_weir_prefetch(const ngx_weir_main_conf_t *main)
 {

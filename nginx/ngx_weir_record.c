@@ -244,7 +244,7 @@ static __attribute__((noinline)) ngx_int_t copy_name(ngx_weir_record_t *record, 
 
 /* Of two rules of one generation, and only of these, it can be told by their place which they are:
  * where the service has decided, they are none of the table's. */
-static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool)
+static ngx_inline ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool)
 {
     const struct weir_rule_info *rule = record->told.rule;
     uint64_t generation = weir_rules_generation(record->main->engine);
@@ -256,8 +256,10 @@ static ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool)
     record->rule.len = 0;
     if (rule == NULL)
         return NGX_OK;
-    if (copy_name(record, pool, rule->id) != NGX_OK)
+    if (copy_name(record, pool, rule->id) != NGX_OK) {
+        record->rule.len = 0;
         return NGX_ERROR;
+    }
     if (is_of_table && record->rule.data == piece_of(record)->name) {
         record->named = rule;
         record->named_generation = generation;
@@ -307,6 +309,22 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
         release_all(a->main, decision); /* refused by one limit: nothing of the others */
     if (NGX_WEIR_MOSTLY(record != NULL))
         end_with(pool, record);
+    return record;
+}
+
+NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns)
+{
+    ngx_weir_worker_t *worker = a->main->worker;
+    ngx_weir_record_t *record = take_piece(worker);
+    if (NGX_WEIR_SELDOM(record == NULL))
+        return NULL;
+    if (NGX_WEIR_SELDOM(!weir_check_http_again(worker->session, &a->http, now_ns, &record->told))) {
+        give_piece(worker, record);
+        return NULL;
+    }
+    begin(record, a);
+    (void)keep_name(record, pool); /* where there is no memory it has none */
+    end_with(pool, record);
     return record;
 }
 

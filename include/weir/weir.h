@@ -173,6 +173,13 @@ struct weir_told {
 WEIR_API void weir_headers_tell(struct weir_told *out, const struct weir_decision *decision,
                                 uint64_t now_ns);
 
+/* The quickest way, for a request that is like the one before it: where all that it meets is one
+ * token bucket, which lets it pass.  True: it is decided and counted, and *out is what there is to
+ * tell.  False: nothing was done; weir_check_http() decides. */
+WEIR_API WEIR_MUST_CHECK bool weir_check_http_again(struct weir_session *s,
+                                                    const struct weir_http *http, uint64_t now_ns,
+                                                    struct weir_told *out);
+
 struct weir_header {
     struct weir_str name, value;
 };

@@ -6,6 +6,7 @@
 #include "engine/decide.h"
 #include "engine/plan.h"
 #include "engine/publish.h"
+#include "engine/stats.h"
 #include "table/key_overrides.h"
 
 /* ---- as the last one was ---- */
@@ -38,7 +39,7 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
 }
 
 /* Values are written to r: on the stack they would be guarded. */
-static bool answers_alike(struct weir_recall *r, const struct weir_http *http)
+static inline bool answers_alike(struct weir_recall *r, const struct weir_http *http)
 {
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
@@ -79,6 +80,34 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
     return err;
 }
 
+WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_http *http,
+                                    uint64_t now_ns, struct weir_told *out)
+{
+    const struct weir_item *item = s->items;
+    struct weir_charge *c = s->charges;
+    (void)weir_publish_hold(s);
+    if (WEIR_SELDOM(!weir_http_room_of(s)->recall.is_swift || !is_recalled(s, http, now_ns)))
+        return false;
+    /* Refused is not taken: it is decided once more, with all that belongs to it. */
+    if (WEIR_SELDOM(
+            c->met == NULL ||
+            !weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met) ||
+            !c->verdict.allowed))
+        return false;
+    weir_stats_decided(s, item, &c->verdict);
+    if (weir_top_is_due(s))
+        weir_top_tell(s, &s->plans[0], NULL, now_ns);
+    out->rule = item->rule ? &item->rule->info : NULL;
+    out->is_limited = true;
+    out->is_refused = false;
+    out->limit = c->verdict.limit;
+    out->remaining = c->verdict.remaining;
+    out->wait_s = 0;
+    out->reset_after_ns = c->verdict.reset_after_ns;
+    out->now_ns = now_ns;
+    return true;
+}
+
 /* As far as an address and a token bucket read it. */
 WEIR_HOT void weir_session_prefetch(struct weir_session *s)
 {
@@ -91,8 +120,6 @@ WEIR_HOT void weir_session_prefetch(struct weir_session *s)
         (char *)s->charges + 2 * WEIR_LINE,
         &room->recall,
         room->recall.bytes,
-        room->statuses,
-        (char *)room->statuses + WEIR_LINE,
         s->engine,
         s->charges[0].met,
     };

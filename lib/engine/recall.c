@@ -58,11 +58,20 @@ static uint64_t sum_of(const struct weir_session *s)
     return sum;
 }
 
+/* Whether a plan is one token bucket, and nothing is to be handed back of it. */
+static bool is_swift(const struct weir_session *s)
+{
+    const struct weir_charge *c = s->charges;
+    return s->item_count == 1 && s->charge_count == 1 && !s->plans[0].is_atomic &&
+           !s->items[0].is_refund && weir_limit_drips(c->limit) && c->limit->count_if == 0;
+}
+
 void weir_recall_note(struct weir_session *s, uint64_t now_ns)
 {
     struct weir_recall *r = &weir_http_room_of(s)->recall;
     uint64_t sum = sum_of(s);
     r->is_repeated = sum != 0 && sum == r->sum;
     r->sum = sum;
+    r->is_swift = is_swift(s);
     s->is_recallable = r->has_all && !weir_key_overrides_live(s->engine->table, now_ns);
 }

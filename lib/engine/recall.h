@@ -37,6 +37,7 @@ struct weir_answer {
 struct weir_recall {
     _Alignas(64) uint32_t count;
     bool has_hits;         /* as in struct weir_http */
+    bool is_swift;         /* one bucket is all that was met: see weir_check_http_again() */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
     uint64_t hits;
