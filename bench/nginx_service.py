@@ -40,7 +40,7 @@ class Host:
     def cost(self, rig):
         """Of the worker; what the service took beside it is noted."""
         before, began_ns = self.nginx.cpu_ns(), self.service.cpu_ns()
-        requests, rate = ask_for_one(rig, self.nginx, 0)
+        requests, rate = ask_for_one(rig, self.nginx)
         self.services_ns.append((self.service.cpu_ns() - began_ns) / requests)
         return (self.nginx.cpu_ns() - before) / requests, rate
 
@@ -55,7 +55,7 @@ def cases(rig):
 
     def bare():
         before = alone.cpu_ns()
-        requests, rate = ask_for_one(rig, alone, 0)
+        requests, rate = ask_for_one(rig, alone)
         return (alone.cpu_ns() - before) / requests, rate
 
     for title, flags in (("a hot key", ()), ("each request asked", ("--store-leases=off",))):

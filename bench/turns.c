@@ -2,10 +2,10 @@
  *
  *     turns ROUNDS REQUESTS KEYS PID:PORT...
  *
- * In each round every server has a turn of REQUESTS requests, over 16 connections that it keeps; who
- * is first changes by chance.  A turn takes a few milliseconds, so that what a busy neighbour does
- * to the processor, it does to all.  KEYS 0: all requests are alike; else each asks for the next of
- * so many keys, in an order that no cache can guess, and the same of every server.
+ * In each round every server has a turn of REQUESTS requests, over 16 connections that it keeps;
+ * who is first changes by chance.  Turns should take milliseconds: what a busy neighbour does to
+ * the processor, it does to all then.  KEYS 0: all requests are alike; else each asks for the next
+ * of so many keys, in an order that no cache can guess, and the same of every server.
  *
  * Prints one line for each round: nanoseconds of each server's CPU a request, in their order here.
  * Servers have one thread, as nginx does.
@@ -27,7 +27,7 @@
 #define CONNECTIONS 16u
 #define SERVERS_MAX 16u
 #define PATIENCE_MS 10000
-#define KEY_STRIDE 618033u /* a prime: every key once before any comes again */
+#define KEY_STRIDE 618033u /* no divisor of a power of ten: all keys come before any comes again */
 
 struct server {
     char *name;

@@ -95,9 +95,19 @@ static void note_cache_control(caching_t *caching, const ngx_str_t *value)
         says(value, "public") || says(value, "max-age=") || says(value, "s-maxage=");
 }
 
+/* Whether a header may be one of those below: most are told apart by length and first letter. */
+static ngx_inline bool may_concern_us(const ngx_table_elt_t *h)
+{
+    const uint32_t letters =
+        1u << ('x' & 31) | 1u << ('r' & 31) | 1u << ('c' & 31) | 1u << ('e' & 31);
+    const size_t shortest = sizeof("expires") - 1;
+    return h->hash != 0 && h->key.len >= shortest && letters >> (h->key.data[0] & 31) & 1;
+}
+
 /* Whether a header gives way to ours, because only one limiter can send it; if not, notes what it
- * says about caches.  Most headers are told apart by their first letter. */
-static bool gives_way(caching_t *caching, const ngx_table_elt_t *h, bool is_refused)
+ * says about caches. */
+static __attribute__((noinline)) bool gives_way(caching_t *caching, const ngx_table_elt_t *h,
+                                                bool is_refused)
 {
     switch (h->key.data[0] | 0x20) {
     case 'x':
@@ -127,8 +137,7 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
         ngx_table_elt_t *headers = part->elts;
         for (ngx_uint_t i = 0; i < part->nelts; i++) {
             ngx_table_elt_t *h = &headers[i];
-            if (NGX_WEIR_MOSTLY(h->hash != 0 && h->key.len > 0) &&
-                gives_way(&caching, h, is_refused))
+            if (NGX_WEIR_SELDOM(may_concern_us(h)) && gives_way(&caching, h, is_refused))
                 h->hash = 0;
         }
     }
