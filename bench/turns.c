@@ -53,7 +53,7 @@ static void give_up(const char *who, const char *why)
 /* What the server has had of the processor so far. */
 static uint64_t cpu_ns(const struct server *s)
 {
-    uint64_t ns;
+    uint64_t ns = 0;
     FILE *file = fopen(s->cpu_path, "r");
     if (file == NULL || fscanf(file, "%lu", &ns) != 1)
         give_up(s->cpu_path, "cannot be read");
@@ -79,11 +79,12 @@ static void open_server(struct server *s, char *name)
     s->name = name;
     if (colon == NULL)
         give_up(name, "PID:PORT is wanted");
-    (void)snprintf(s->cpu_path, sizeof(s->cpu_path), "/proc/%d/schedstat", atoi(name));
+    (void)snprintf(s->cpu_path, sizeof(s->cpu_path), "/proc/%lu/schedstat",
+                   strtoul(name, NULL, 10));
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     for (uint32_t i = 0; i < CONNECTIONS; i++) {
         struct epoll_event event = {.events = EPOLLIN};
-        event.data.fd = s->fds[i] = connected(s, (uint16_t)atoi(colon + 1));
+        event.data.fd = s->fds[i] = connected(s, (uint16_t)strtoul(colon + 1, NULL, 10));
         if (epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->fds[i], &event) != 0)
             give_up(name, strerror(errno));
     }
@@ -110,7 +111,7 @@ static void hear(const struct server *s, int fd)
     text[len] = '\0';
     const char *length = strstr(text, "Content-Length: "), *body = strstr(text, "\r\n\r\n");
     if (memcmp(text, ok, sizeof(ok) - 1) != 0 || length == NULL || body == NULL ||
-        body + 4 + atoi(length + 16) != text + len)
+        body + 4 + strtoul(length + 16, NULL, 10) != text + len)
         give_up(s->name, "answers something else than 200");
 }
 
@@ -144,11 +145,18 @@ static void turn(struct server *s)
     s->cpu_ns = (double)(cpu_ns(s) - before_ns) / (double)run.requests;
 }
 
+static uint64_t draw(void)
+{
+    static uint64_t state = 1;
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return state >> 33;
+}
+
 static void play_round(void)
 {
-    struct server *order[SERVERS_MAX];
+    struct server *order[SERVERS_MAX] = {NULL};
     for (uint32_t i = 0; i < run.server_count; i++) {
-        uint32_t at = (uint32_t)rand() % (i + 1);
+        uint32_t at = (uint32_t)(draw() % (i + 1));
         order[i] = order[at];
         order[at] = &run.servers[i];
     }

@@ -25,6 +25,7 @@
 #define WATCH_MS 2000   /* where the rules cannot say when to look again */
 #define POLL_MS 10      /* how often a thread is asked whether it is done */
 #define LONG_NS 5000000 /* what looking may take of the event loop's time */
+#define LONG_LOOKS 3    /* one may have waited for the processor, and a thread costs for good */
 
 /* Watching, in one worker. */
 typedef struct {
@@ -34,9 +35,9 @@ typedef struct {
     ngx_event_t timer;
     int timeout_ms;
     bool is_stepping;
-    bool has_more; /* events came while it was stepping */
-    bool is_new;   /* there are new rules: the event loop has seen it */
-    bool is_far;   /* looking takes long */
+    bool has_more;       /* events came while it was stepping */
+    bool is_new;         /* there are new rules: the event loop has seen it */
+    uint32_t long_looks; /* how often in a row looking has taken long */
     bool is_loading;
     bool has_thread;
     pthread_t thread; /* while it is stepping, without a pool */
@@ -161,7 +162,8 @@ static bool look(watch_t *w)
 {
     uint64_t began_ns = weir_now(w->engine);
     bool is_new = weir_watch_look(w->engine, &w->timeout_ms);
-    w->is_far = weir_now(w->engine) - began_ns > LONG_NS;
+    bool is_long = weir_now(w->engine) - began_ns > LONG_NS;
+    w->long_looks = is_long ? w->long_looks + 1 : 0;
     return is_new;
 }
 
@@ -247,7 +249,7 @@ static bool has_pool(const watch_t *w)
 /* Whether a step has anything to do that the event loop should not. */
 static bool needs_thread(watch_t *w)
 {
-    bool is_far = w->is_far || has_pool(w);
+    bool is_far = w->long_looks >= LONG_LOOKS || has_pool(w);
     w->is_new = !is_far && look(w);
     return is_far || w->is_new;
 }

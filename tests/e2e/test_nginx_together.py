@@ -94,6 +94,18 @@ def test_new_rules_are_taken_by_every_worker_and_bad_ones_are_not(pool, files):
         nginx.expects = "weir: |weir cannot be opened"
 
 
+def test_a_request_names_the_rule_of_its_own_rules():
+    """The last request's memory is the next one's, and in it the name that is often the same."""
+    rule = ("domain: a\ndescriptors:\n  - {key: remote_address, id: %s, "
+            "rate_limit: {unit: day, requests_per_unit: 1000, algorithm: token_bucket}}\n")
+    with Nginx(rule % "number-0", location="add_header X-Rule $weir_rule;", workers=1) as nginx:
+        for number in range(8):
+            if number > 0:
+                nginx.write("rules.yaml", rule % f"number-{number}")
+                wait_for(lambda: f"new rules, generation {number + 1}" in nginx.log(), "new rules")
+            assert [nginx.ask().headers["X-Rule"] for _ in range(6)] == [f"number-{number}"] * 6
+
+
 # ---- under load ----
 
 class Load:

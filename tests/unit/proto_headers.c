@@ -2,6 +2,7 @@
 #include "base/str.h"
 #include "proto/headers.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -217,6 +218,27 @@ static void a_limit_is_told_whatever_was_told_before(void **state)
     }
 }
 
+/* Its last two digits are written, and the others perhaps only copied. */
+static void what_remains_is_told_whatever_was_told_before(void **state)
+{
+    (void)state;
+    static const uint64_t numbers[] = {
+        0,    7,    9,   10,         42,         99, 100, 101, 99,   100,   199,   200,        999,
+        1000, 1001, 999, 4294967295, 4294967296, 0,  100, 107, 9999, 10000, 99999, UINT64_MAX, 1};
+    struct weir_told_last last = {0};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        char text[24];
+        const struct weir_told told = {.is_limited = true, .limit = 5, .remaining = numbers[i]};
+        struct weir_header headers[WEIR_NUMBERS_MAX];
+        char values[WEIR_NUMBERS_LEN_MAX];
+        assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_LEGACY, &told, &last),
+                         2);
+        int len = snprintf(text, sizeof(text), "%" PRIu64, numbers[i]);
+        assert_int_equal(headers[1].value.len, len);
+        assert_memory_equal(headers[1].value.ptr, text, (size_t)len);
+    }
+}
+
 static void resets_are_told_as_chosen(void **state)
 {
     (void)state;
@@ -316,6 +338,7 @@ int main(void)
         cmocka_unit_test(headers_come_as_pairs_too),
         cmocka_unit_test(the_longest_numbers_fit),
         cmocka_unit_test(a_limit_is_told_whatever_was_told_before),
+        cmocka_unit_test(what_remains_is_told_whatever_was_told_before),
         cmocka_unit_test(resets_are_told_as_chosen),
         cmocka_unit_test(the_ietf_pair_has_all_limits_the_tightest_first),
         cmocka_unit_test(a_long_list_ends_with_a_whole_item),
