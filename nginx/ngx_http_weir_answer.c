@@ -155,10 +155,13 @@ static bool is_told(const ngx_http_weir_record_t *record)
 NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = NGX_WEIR_MOSTLY(r == r->main) ? ngx_http_weir_find(r) : NULL;
+    if (record != NULL)
+        __builtin_prefetch(record->numbers, 1);
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
         ngx_weir_settle(&one->base, r->headers_out.status);
     if (NGX_WEIR_SELDOM(record == NULL || !is_told(record)))
         return next_filter(r);
+    __builtin_prefetch(&record->base.main->worker->told_last);
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (NGX_WEIR_SELDOM(prepare(r, is_refused) && !is_refused))
         return next_filter(r);

@@ -85,6 +85,8 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
 {
     const struct weir_item *item = s->items;
     struct weir_charge *c = s->charges;
+    if (!s->is_recallable) /* asked first: who is not like the last one has come in vain */
+        return false;
     (void)weir_publish_hold(s);
     if (WEIR_SELDOM(!weir_http_room_of(s)->recall.is_swift || !is_recalled(s, http, now_ns)))
         return false;
