@@ -172,10 +172,15 @@ class Nginx:
             with contextlib.suppress(ProcessLookupError):  # one that was killed already is listed until it is reaped
                 os.kill(pid, signal.SIGKILL)
 
+    def starts(self):
+        """How often the master has started workers."""
+        return self.log().count("start worker processes")
+
     def reload(self):
-        before = set(self.workers())
+        """Until there is a new worker, by this reload and not by one whose last worker is late."""
+        before, started = set(self.workers()), self.starts()
         self.signal(signal.SIGHUP)
-        wait_for(lambda: set(self.workers()) - before, "new workers")
+        wait_for(lambda: self.starts() > started and set(self.workers()) - before, "new workers")
 
     def replace_workers(self):
         """A reload, until nobody is left who knows the old configuration."""
