@@ -134,5 +134,6 @@ def share(title, target, pairs):
     """How much of their speed we have: the lower bound counts."""
     quotients = [theirs / ours for ours, theirs in pairs]
     spread, middle = interval(quotients), [statistics.median(side) / 1000 for side in zip(*pairs)]
-    note = f"{middle[0]:.2f} us against {middle[1]:.2f}; median {statistics.median(quotients):.3f}"
+    note = (f"{middle[0]:.2f} us against {middle[1]:.2f}; median {statistics.median(quotients):.4f}, "
+            f"at least {spread[0]:.4f}")
     return Case(title, (">=", target), spread[0], spread, "times", pairs, note)
