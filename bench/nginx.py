@@ -19,7 +19,7 @@ KEYS = 1_000_000
 SHORT = 6000            # requests of a short while
 REQUESTS = 400          # of a turn: a few milliseconds, so that what a busy neighbour does it does to all
 ROUNDS = 60             # of each start
-STARTS = 15             # where a process's memory happens to lie makes a difference of its own
+STARTS = 40             # where a process's memory happens to lie makes a difference of its own
 STARTS_OF_KEYS = 4      # each fills a million first
 
 NAMES = itertools.count()
