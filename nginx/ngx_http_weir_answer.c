@@ -156,7 +156,7 @@ NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = NGX_WEIR_MOSTLY(r == r->main) ? ngx_http_weir_find(r) : NULL;
     if (record != NULL)
-        __builtin_prefetch(record->numbers, 1);
+        __builtin_prefetch(record->numbers, 1); /* far by now, where it was passed on */
     for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
         ngx_weir_settle(&one->base, r->headers_out.status);
     if (NGX_WEIR_SELDOM(record == NULL || !is_told(record)))

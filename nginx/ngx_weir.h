@@ -263,7 +263,8 @@ static ngx_inline void ngx_weir_prefetch(const ngx_weir_main_conf_t *main)
     if (NGX_WEIR_SELDOM(worker == NULL))
         return;
     weir_session_prefetch(worker->session);
-    for (ngx_uint_t i = 0; i < 5; i++)
+    const ngx_uint_t lines = 5; /* of the next record, and of what is before it */
+    for (ngx_uint_t i = 0; i < lines; i++)
         __builtin_prefetch((const char *)worker->pieces + i * NGX_WEIR_LINE, 1);
 }
 /* The status of the answer is known. */

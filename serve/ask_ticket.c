@@ -40,7 +40,7 @@ static bool tell_place(const struct weir_ask *ask, const struct weir_charge *cha
         return false;
     struct weir_redis_counter back = *counter;
     weir_ask_make_return(&back);
-    if (back.limit->algorithm == WEIR_TOKEN_BUCKET && !back.limit->refill_interval)
+    if (weir_limit_drips(back.limit))
         back.op = WEIR_OP_GIVE; /* as the table does: who passed may come back any time later */
     place->mark = back.mark;
     weir_desk_put_away(names, (uint8_t)back.op, back.key);

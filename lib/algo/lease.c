@@ -10,11 +10,6 @@
 /* Of a log's window, and so of what may pass, if all is leased: see LEAD_US in sliding_log.lua. */
 #define LOG_PART 250
 
-static bool is_bucket(const struct weir_limit *limit)
-{
-    return limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval;
-}
-
 /* The time that is counted as one: a window, a sub-window or a tick. */
 static uint64_t part_ns(const struct weir_limit *limit)
 {
@@ -24,12 +19,12 @@ static uint64_t part_ns(const struct weir_limit *limit)
 
 bool weir_lease_is_dated(const struct weir_limit *limit)
 {
-    return is_bucket(limit) || limit->algorithm == WEIR_SLIDING_WINDOW_LOG;
+    return weir_limit_drips(limit) || limit->algorithm == WEIR_SLIDING_WINDOW_LOG;
 }
 
 uint32_t weir_lease_ttl_ns(const struct weir_limit *limit)
 {
-    uint64_t most = is_bucket(limit) ? limit->cap_ns / BUCKET_PART : part_ns(limit);
+    uint64_t most = weir_limit_drips(limit) ? limit->cap_ns / BUCKET_PART : part_ns(limit);
     if (limit->algorithm == WEIR_SLIDING_WINDOW_LOG)
         most = limit->window_ns / LOG_PART;
     return (uint32_t)weir_min(most, WEIR_LEASE_TTL_MAX_NS);

@@ -23,8 +23,7 @@ static uint64_t own_id(const struct weir_limit *limit)
 /* Windows and logs count hits, which mean the same at any rate; an instant does not. */
 static bool is_instant(const struct weir_limit *limit)
 {
-    return limit->algorithm == WEIR_LEAKY_BUCKET ||
-           (limit->algorithm == WEIR_TOKEN_BUCKET && !limit->refill_interval);
+    return limit->algorithm == WEIR_LEAKY_BUCKET || weir_limit_drips(limit);
 }
 
 /* Says whether the rate is one of those that the tag's limits share. */

@@ -82,8 +82,7 @@ static union weir_u16b remembered(const struct weir_call *c, uint64_t fp)
     const union weir_u16b empty = {.lo = 0, .hi = 0};
     const struct weir_limit *limit = c->limit;
     bool is_tick = limit->algorithm == WEIR_TOKEN_BUCKET && limit->refill_interval;
-    if (limit->algorithm == WEIR_LEAKY_BUCKET ||
-        (limit->algorithm == WEIR_TOKEN_BUCKET && !is_tick))
+    if (limit->algorithm == WEIR_LEAKY_BUCKET || weir_limit_drips(limit))
         return weir_spill_has_tat(c->table, c->now_ns) ? seed_tat(c, fp) : empty;
     if (!weir_spill_has_window(c->table, limit->window_class, c->now_ns))
         return empty;
