@@ -215,8 +215,9 @@ def test_huge_hits_do_not_overflow(client):
 # ---- overrides ----
 
 def test_an_override_takes_the_place_of_the_rules(client):                                      # 29
-    entries = ("k1", "v1"), ("sub", fresh())
+    # Entries of their own: by that service's keys, limits whose windows begin together share a counter.
     for limit in (10, DAY), (42, HOUR), (7, WEEK):
+        entries = ("k1", "v1"), ("sub", fresh())
         status = only(client.ask("t", descriptor(*entries, limit=limit)))
         assert (status.limit, status.remaining) == (limit, limit[0] - 1)
     assert only(client.ask("t", list(entries))).limit == (5, SECOND)
