@@ -339,10 +339,9 @@ def test_a_websocket_that_stays_is_cut_when_the_grace_is_over_and_nobody_complai
         return 200, {}, b""
     with App(switch) as app, Gateway("--upstream", f"http://127.0.0.1:{app.port}", "--grace", "1",
                                      "--listen", "unix:{folder}/socket") as gateway:
-        wait_until((gateway.folder / "socket").exists, "it listens")
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(PATIENCE_S)
-            client.connect(str(gateway.folder / "socket"))
+            wait_until(lambda: client.connect_ex(str(gateway.folder / "socket")) == 0, "it listens")
             client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
             seen = b""
             while not seen.endswith(b"hi"):
