@@ -39,12 +39,16 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
 }
 
 /* Values are written to r: on the stack they would be guarded. */
-static inline bool answers_alike(struct weir_recall *r, const struct weir_http *http)
+static inline bool answers_alike(struct weir_session *s, const struct weir_http *http)
 {
+    struct weir_recall *r = &weir_http_room_of(s)->recall;
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
         int found = http->attribute(http->ctx, before->key, &r->value);
-        if (WEIR_SELDOM(found != before->is_there || (found && !is_same(r->value, before->value))))
+        if (WEIR_SELDOM(found != before->is_there))
+            return false;
+        if (found && !is_same(r->value, before->value) &&
+            (i != r->named || !weir_recall_rename(s, r->value)))
             return false;
     }
     return true;
@@ -55,8 +59,7 @@ static inline bool is_recalled(struct weir_session *s, const struct weir_http *h
                                uint64_t now_ns)
 {
     return s->is_recallable && is_asked_alike(s, http) &&
-           !weir_key_overrides_live(s->engine->table, now_ns) &&
-           answers_alike(&weir_http_room_of(s)->recall, http);
+           !weir_key_overrides_live(s->engine->table, now_ns) && answers_alike(s, http);
 }
 
 /* ---- decided ---- */
@@ -80,6 +83,18 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
     return err;
 }
 
+/* Says whether it was allowed: then it is taken. */
+static inline bool take(struct weir_session *s, struct weir_charge *c, uint64_t now_ns)
+{
+    if (c->met == NULL)
+        weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
+                              &c->mark, &c->met);
+    else if (WEIR_SELDOM(
+                 !weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met)))
+        return false;
+    return WEIR_MOSTLY(c->verdict.allowed);
+}
+
 WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_http *http,
                                     uint64_t now_ns, struct weir_told *out)
 {
@@ -91,10 +106,7 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
     if (WEIR_SELDOM(!weir_http_room_of(s)->recall.is_swift || !is_recalled(s, http, now_ns)))
         return false;
     /* Refused is not taken: it is decided once more, with all that belongs to it. */
-    if (WEIR_SELDOM(
-            c->met == NULL ||
-            !weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met) ||
-            !c->verdict.allowed))
+    if (WEIR_SELDOM(!take(s, c, now_ns)))
         return false;
     weir_stats_decided(s, item, &c->verdict);
     if (weir_top_is_due(s))

@@ -417,3 +417,15 @@ int weir_plan_one(struct weir_session *s, const struct weir_published *published
         fetch(s, plan);
     return 0;
 }
+
+void weir_plan_rename(struct weir_session *s)
+{
+    struct weir_item *item = s->items;
+    item->hash = name_entries(s, item->descriptor);
+    for (uint32_t i = 0; i < item->charge_count; i++) {
+        struct weir_charge *c = &item->charges[i];
+        c->key = weir_identity_key(item->hash, c->limit->tag);
+        c->met = NULL;
+        weir_local_prefetch(s->engine->table, c->key);
+    }
+}

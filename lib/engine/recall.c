@@ -66,12 +66,66 @@ static bool is_swift(const struct weir_session *s)
            !s->items[0].is_refund && weir_limit_drips(c->limit) && c->limit->count_if == 0;
 }
 
+/* ---- another value ---- */
+
+/* Whether the last entry of a plan's only descriptor names its counters, and does nothing else. */
+static bool is_named(const struct weir_session *s, uint64_t *known)
+{
+    const struct weir_item *item = s->items;
+    return s->item_count == 1 && item->rule && item->charge_count > 0 && !item->is_charged &&
+           weir_rule_takes_any(s->plans[0].domain, item->rule, known);
+}
+
+static struct weir_entry *last_entry(struct weir_session *s)
+{
+    return &weir_http_room_of(s)->entries[s->items[0].descriptor->entry_count - 1];
+}
+
+/* Which answer is that entry's value as it is; at the end of all bytes, where others have room. */
+static uint8_t find_named(struct weir_session *s, struct weir_recall *r)
+{
+    struct weir_entry *entry = last_entry(s);
+    for (uint8_t i = 0; i < r->count; i++) {
+        struct weir_answer *answer = &r->answers[i];
+        if (answer->value.ptr != entry->value.ptr ||
+            answer->value.len > WEIR_RECALL_BYTES - r->used)
+            continue;
+        if (answer->value.ptr + answer->value.len != r->bytes + r->used)
+            answer->value = entry->value = keep(r, answer->value);
+        return i;
+    }
+    return WEIR_RECALL_ANSWERS;
+}
+
+bool weir_recall_rename(struct weir_session *s, struct weir_str value)
+{
+    struct weir_recall *r = &weir_http_room_of(s)->recall;
+    struct weir_answer *answer = &r->answers[r->named];
+    struct weir_entry *entry = last_entry(s);
+    char *at = r->bytes + (answer->value.ptr - r->bytes);
+    bool is_known = r->known >> (value.len & 63) & 1;
+    if (is_known || value.len > (size_t)(r->bytes + WEIR_RECALL_BYTES - at) ||
+        weir_shape_may_be_ipv6(&(struct weir_entry){entry->key, value}))
+        return false;
+    if (value.len > 0)
+        memcpy(at, value.ptr, value.len);
+    answer->value.len = entry->value.len = value.len;
+    weir_plan_rename(s);
+    return true;
+}
+
+/* ---- what came of it ---- */
+
 void weir_recall_note(struct weir_session *s, uint64_t now_ns)
 {
     struct weir_recall *r = &weir_http_room_of(s)->recall;
+    const struct weir_rule *rule = s->items[0].rule;
     uint64_t sum = sum_of(s);
-    r->is_repeated = sum != 0 && sum == r->sum;
+    bool may_be_another = rule == r->rule && is_named(s, &r->known);
+    r->is_repeated = sum != 0 && (sum == r->sum || may_be_another);
     r->sum = sum;
+    r->rule = rule;
+    r->named = may_be_another && r->has_all ? find_named(s, r) : WEIR_RECALL_ANSWERS;
     r->is_swift = is_swift(s);
     s->is_recallable = r->has_all && !weir_key_overrides_live(s->engine->table, now_ns);
 }

@@ -13,6 +13,11 @@
  * So those who come once pay for one comparison.  What is asked depends on the rules and on the
  * answers before it, hence equal answers are the end of it.
  *
+ * Where each client has a counter, most requests differ in what names it and in nothing else.  If
+ * that is the value of a bare key the rules do not look at it: then the plan is good for any other
+ * value, once its counters have their new names.  Of such requests the 3rd is listened to as soon
+ * as two in a row met one rule.
+ *
  * Not for requests decided in two stages (there the caller has a say in what is asked), and not
  * while some key has a limit of its own for a while, which changes plans.
  *
@@ -38,6 +43,7 @@ struct weir_recall {
     _Alignas(64) uint32_t count;
     bool has_hits;         /* as in struct weir_http */
     bool is_swift;         /* one bucket is all that was met: see weir_check_http_again() */
+    uint8_t named;         /* the answer that may be another; WEIR_RECALL_ANSWERS: none */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
     uint64_t hits;
@@ -45,12 +51,18 @@ struct weir_recall {
     uint32_t used;
     bool has_all;                  /* answers */
     bool is_repeated;              /* met the counters that the one before it met */
+    uint64_t known;                /* lengths for which it may not: see weir_rule_takes_any() */
     uint64_t sum;                  /* over the counters that the last request met; 0: none */
+    const struct weir_rule *rule;  /* that it met; for comparison only */
     const struct weir_http *heard; /* whose answers are noted: while it is described */
 };
 
 /* What to describe instead of http: itself, or the same while it is listened to. */
 struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_http *http);
+
+/* The answer that may be another is this one: makes the plan its.  False: it may not be this, and
+ * nothing has changed. */
+WEIR_MUST_CHECK bool weir_recall_rename(struct weir_session *s, struct weir_str value);
 
 /* It was planned and charged: whether it can be recalled, and whether to listen to the next. */
 void weir_recall_note(struct weir_session *s, uint64_t now_ns);

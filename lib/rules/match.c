@@ -257,3 +257,18 @@ void weir_rules_match(const struct weir_domain *domain, const struct weir_entry 
     weir_rules_find(domain, entries, entry_count, &guess, out);
     weir_rules_settle(out);
 }
+
+bool weir_rule_takes_any(const struct weir_domain *domain, const struct weir_rule *rule,
+                         uint64_t *known)
+{
+    const struct weir_node *node = &domain->rules->nodes[rule->node];
+    const struct weir_children *level = domain->rules->nodes[node->parent].level;
+    unsigned before = (node->key_len + 1u) & 63; /* a text is "key_value" */
+    bool is_bare = node->text_len == node->key_len;
+    if (!is_bare || node->is_cut || node->is_shared || node->has_overrides ||
+        rule->has_value_stats || level->pattern_count || level->cidrs || level->paths)
+        return false;
+    *known =
+        level->has_underscore ? level->lengths >> before | level->lengths << (-before & 63) : 0;
+    return true;
+}

@@ -145,6 +145,12 @@ void weir_rules_share(struct weir_rules *rules);
 void weir_rules_match(const struct weir_domain *domain, const struct weir_entry *entries,
                       uint32_t entry_count, struct weir_match *out);
 
+/* Whether another value of the last entry would have met the same rule, and be counted as it is:
+ * that entry is a bare key's, and no rule beside it looks for values by a pattern.  *known: bit
+ * (length mod 64) for lengths of values that the rules may know all the same. */
+bool weir_rule_takes_any(const struct weir_domain *domain, const struct weir_rule *rule,
+                         uint64_t *known);
+
 /* The same in three steps, for who has something else to do while memory is on its way:
  *
  *     guess   where the rule will be looked for; starts to fetch that     reads the domain only

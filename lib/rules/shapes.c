@@ -143,15 +143,18 @@ static bool cut_address(struct asking *a, struct weir_entry *entry)
     return true;
 }
 
-/* Whether there is anything to cut: looked at first, since most clients have IPv4. */
-static bool may_be_ipv6(const struct weir_entry *entries, uint32_t count)
+bool weir_shape_may_be_ipv6(const struct weir_entry *entry)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        struct weir_str value = entries[i].value;
-        if (weir_str_eq(entries[i].key, WEIR_STR("remote_address")) && value.len > 0 &&
-            memchr(value.ptr, ':', value.len))
+    return weir_str_eq(entry->key, WEIR_STR("remote_address")) && entry->value.len > 0 &&
+           memchr(entry->value.ptr, ':', entry->value.len);
+}
+
+/* Whether there is anything to cut: looked at first, since most clients have IPv4. */
+static bool may_be_cut(const struct weir_entry *entries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (weir_shape_may_be_ipv6(&entries[i]))
             return true;
-    }
     return false;
 }
 
@@ -186,7 +189,7 @@ static bool describe(struct asking *a, const struct weir_shape *shape)
         if (!part_value(a, &shape->parts[i], &entries[i].value))
             return true;
     }
-    if (may_be_ipv6(entries, shape->part_count) && !cut_addresses(a, entries, shape->part_count))
+    if (may_be_cut(entries, shape->part_count) && !cut_addresses(a, entries, shape->part_count))
         return false;
     a->entry_count += shape->part_count;
     room->descriptors[a->descriptor_count++] =
