@@ -136,6 +136,24 @@ static void assert_same_statistics(struct rig *a, struct rig *b, const char *id)
     assert_int_equal(x.shadow_mode, y.shadow_mode);
 }
 
+/* Of all names with values in them. */
+static void assert_same_value_statistics(struct rig *a, struct rig *b)
+{
+    const struct weir_hash_key *secret = weir_table_hash_key(b->w->table);
+    int count = 0;
+    for (uint32_t i = 0; i < WEIR_VALUE_PLACES; i++) {
+        const struct weir_value_stat *x = weir_value_stats_at(a->w->values, i);
+        if (!x)
+            continue;
+        struct weir_value_stat *y = weir_value_stats_named(
+            b->w->values, secret, (struct weir_str){.ptr = x->name, .len = x->len});
+        for (int k = 0; k < WEIR_COUNTERS; k++)
+            assert_int_equal(x->counts[k], y->counts[k]);
+        count++;
+    }
+    assert_true(count > 10);
+}
+
 /* ---- random requests ---- */
 
 static uint64_t draw(uint64_t *seed, uint64_t below)
@@ -308,6 +326,13 @@ static void another_value_is_decided_as_any_other(void **state)
         "  - {key: query.seen, id: seen, detailed_metric: true, rate_limit: {unit: minute, "
         "requests_per_unit: 7, algorithm: token_bucket}}\n"
         "  - key: generic_key\n"
+        "    value: wild\n"
+        "    descriptors:\n"
+        "      - {key: query.wild, id: wild, rate_limit: {unit: minute, requests_per_unit: 8, "
+        "algorithm: token_bucket}}\n"
+        "      - {key: query.wild, value: xxx*, id: star, rate_limit: {unit: minute, "
+        "requests_per_unit: 8, algorithm: token_bucket}}\n"
+        "  - key: generic_key\n"
         "    value: deep\n"
         "    descriptors:\n"
         "      - key: path\n"
@@ -317,7 +342,7 @@ static void another_value_is_decided_as_any_other(void **state)
         "          - {key: query.deep, id: deep, rate_limit: {unit: minute, requests_per_unit: "
         "8}}\n";
     static const char *const keys[] = {"user",     "remote_address",      "query.two",
-                                       "query.by", "query.seen",          "host",
+                                       "query.by", "query.seen",          "query.wild",
                                        "user",     "path=/a/1 query.deep"};
     static const char *const ids[] = {"user", "vip", "name", "address",
                                       "two",  "by",  "seen", "deep"};
@@ -345,6 +370,7 @@ static void another_value_is_decided_as_any_other(void **state)
     assert_true(swift > rounds / 10);
     for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++)
         assert_same_statistics(both[0], both[1], ids[i]);
+    assert_same_value_statistics(both[0], both[1]);
     rig_close(both[0]);
     rig_close(both[1]);
 }
