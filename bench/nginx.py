@@ -3,6 +3,7 @@ its own limit_req; for a file and for proxying; on one key, and on a million.
 
 SPDX-License-Identifier: Apache-2.0
 """
+import dataclasses
 import itertools
 import os
 import re
@@ -23,12 +24,34 @@ STARTS = 40             # where a process's memory happens to lie makes a differ
 STARTS_OF_KEYS = 4      # each fills a million first
 
 NAMES = itertools.count()
-HEADERS = "add_header X-Ratelimit-Limit 1000000000; add_header X-Ratelimit-Remaining 999999999;"
 ANSWERS = {"a file": "root {folder}/html; open_file_cache max=10;",
            "proxying": "proxy_pass http://upstream; proxy_http_version 1.1; proxy_set_header Connection '';"}
-# By what is counted: a key of our rules, limit_req's key, and the room that it needs.
-COUNTED = {"one key": ("remote_address", "$binary_remote_addr", "1m"),
-           "a million keys": ("query.key", "$arg_key", "256m")}
+
+
+@dataclasses.dataclass
+class Counted:
+    """A key and its limit, which nobody reaches; then the same for limit_req, and the room that its keys need."""
+    key: str
+    unit: str
+    requests: int
+    zone_key: str
+    rate: str
+    zone_size: str
+
+    def rules(self):
+        return RULES.format(key=self.key, unit=self.unit, requests=self.requests)
+
+    def zone(self):
+        return f"limit_req_zone {self.zone_key} zone=z:{self.zone_size} rate={self.rate};"
+
+    def headers(self):
+        return f"add_header X-Ratelimit-Limit {self.requests}; add_header X-Ratelimit-Remaining {self.requests - 1};"
+
+
+ONE = Counted("remote_address", "hour", 1_000_000_000, "$binary_remote_addr", "1000000r/s", "1m")
+# 525,600 minutes are a year: so each of a million is remembered for a minute, by both.
+MANY = Counted("query.key", "year", 525_600, "$arg_key", "1r/m", "256m")
+COUNTED = {"one key": ONE, "a million keys": MANY}
 CONF = """\
 {load}
 daemon off;
@@ -50,7 +73,7 @@ RULES = """\
 domain: bench
 descriptors:
   - key: {key}
-    rate_limit: {{unit: hour, requests_per_unit: 1000000000, algorithm: token_bucket}}
+    rate_limit: {{unit: {unit}, requests_per_unit: {requests}, algorithm: token_bucket}}
 """
 
 
@@ -65,15 +88,14 @@ def start(rig, name, location, answer, http="", load="", upstream=1, cpus=None, 
 
 def servers(rig, answer, counted, upstream):
     """Ours, nginx without limits, and limit_req: each answers the same."""
-    key, zone_key, zone_size = COUNTED[counted]
     name = next(NAMES)  # whose table is its own
-    rules = rig.file(f"{name}.yaml", RULES.format(key=key))
+    rules = rig.file(f"{name}.yaml", counted.rules())
     yield start(rig, f"weir{name}", "weir_limit on;", answer, upstream=upstream,
                 load=f"load_module {rig.build}/nginx/ngx_http_weir_module.so;",
                 http=f"weir_rules {rules}; weir_table {rig.folder}/table{name} size=64m;")
-    yield start(rig, f"bare{name}", HEADERS, answer, upstream=upstream)
-    yield start(rig, f"limit_req{name}", f"limit_req zone=z burst=1000000 nodelay; {HEADERS}", answer,
-                upstream=upstream, http=f"limit_req_zone {zone_key} zone=z:{zone_size} rate=1000000r/s;")
+    yield start(rig, f"bare{name}", counted.headers(), answer, upstream=upstream)
+    yield start(rig, f"limit_req{name}", f"limit_req zone=z burst=1000000 nodelay; {counted.headers()}", answer,
+                upstream=upstream, http=counted.zone())
 
 
 def ask_for_one(rig, server):
@@ -112,7 +134,7 @@ def compare(rig, answer, lines, counted, upstream):
     keys = rig.quick(KEYS, 1000) if counted != "one key" else 0
     costs, bytes_a_key = [], []
     for _ in range(rig.quick(STARTS_OF_KEYS if keys else STARTS, 1)):
-        three = list(servers(rig, lines, counted, upstream))
+        three = list(servers(rig, lines, COUNTED[counted], upstream))
         if keys:
             before = [memory(one) for one in three]
             take_turns(rig, three, 1, keys, keys)  # every key once

@@ -14,14 +14,14 @@ from bench.measure import Case
 TITLE = "nginx: instructions of a request, by part"
 SPREAD = ""
 
-RULE = nginx.RULES.format(key="remote_address")
+RULE = nginx.ONE.rules()
 SECOND = RULE + "  - {key: path, rate_limit: {unit: hour, requests_per_unit: 1000000000}}\n"
-NO_RULE = nginx.RULES.format(key="query.absent")
-ZONE = "limit_req_zone $binary_remote_addr zone=z:1m rate=1000000r/s;"
+NO_RULE = RULE.replace(nginx.ONE.key, "query.absent")
+ZONE = nginx.ONE.zone()
 # (what it is, the number of the line that it is compared with, our rules, the location, the rest of http).
 LINES = (
     ("nginx that serves the file", None, None, "", ""),
-    ("nginx: two headers, by add_header", 0, None, nginx.HEADERS, ""),
+    ("nginx: two headers, by add_header", 0, None, nginx.ONE.headers(), ""),
     ("limit_req", 0, None, "limit_req zone=z burst=1000000 nodelay;", ZONE),
     ("weir: asked, and no rule applies", 0, NO_RULE, "weir_limit on; weir_headers none;", ""),
     ("weir: one limit, of a client that comes again", 3, RULE, "weir_limit on; weir_headers none;", ""),

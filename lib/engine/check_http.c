@@ -87,6 +87,8 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
 static inline bool take(struct weir_session *s, struct weir_charge *c, uint64_t now_ns)
 {
     if (c->met == NULL)
+        c->met = weir_local_find(s->engine->table, c->key);
+    if (WEIR_SELDOM(c->met == NULL))
         weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
                               &c->mark, &c->met);
     else if (WEIR_SELDOM(
@@ -123,7 +125,7 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
 }
 
 /* As far as an address and a token bucket read it. */
-WEIR_HOT void weir_session_prefetch(struct weir_session *s)
+WEIR_HOT bool weir_session_prefetch(struct weir_session *s)
 {
     struct weir_http_room *room = weir_http_room_of(s);
     const void *lines[] = {
@@ -139,6 +141,20 @@ WEIR_HOT void weir_session_prefetch(struct weir_session *s)
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         __builtin_prefetch(lines[i]);
+    return room->recall.is_varied && s->is_recallable;
+}
+
+/* Who comes in a row is foreseen once, and then no longer until there is another. */
+WEIR_HOT void weir_session_foresee(struct weir_session *s, const struct weir_http *http)
+{
+    struct weir_recall *r = &weir_http_room_of(s)->recall;
+    if (!s->is_recallable || r->named == WEIR_RECALL_ANSWERS)
+        return;
+    const struct weir_answer *before = &r->answers[r->named];
+    r->is_varied = false;
+    if (http->attribute(http->ctx, before->key, &r->value) == 1 &&
+        !is_same(r->value, before->value))
+        r->is_varied = weir_recall_rename(s, r->value);
 }
 
 WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,

@@ -43,6 +43,7 @@ struct weir_recall {
     _Alignas(64) uint32_t count;
     bool has_hits;         /* as in struct weir_http */
     bool is_swift;         /* one bucket is all that was met: see weir_check_http_again() */
+    bool is_varied;        /* and was another the last time */
     uint8_t named;         /* the answer that may be another; WEIR_RECALL_ANSWERS: none */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];

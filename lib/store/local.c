@@ -276,6 +276,19 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
     weir_slots_prefetch(&home);
 }
 
+WEIR_HOT void weir_local_prefetch_likeliest(const struct weir_table *table, uint64_t key)
+{
+    struct weir_home home = weir_slots_locate(table, key);
+    __builtin_prefetch(weir_slots_line(&home, 0), 1);
+}
+
+WEIR_HOT union weir_u16b *weir_local_find(const struct weir_table *table, uint64_t key)
+{
+    union weir_u16b value;
+    struct weir_home home = weir_slots_locate(table, key);
+    return weir_slots_find(&home, &value);
+}
+
 WEIR_HOT void weir_local_take_again(struct weir_table *table, const struct weir_limit *limit,
                                     uint64_t key, uint64_t now_ns, uint64_t hits,
                                     struct weir_verdict *out, uint64_t *mark, union weir_u16b **met)

@@ -28,6 +28,12 @@ WEIR_MUST_CHECK int weir_local_bind_own(struct weir_table *table, struct weir_li
 /* Brings the key's memory near.  For batches: prefetch all, then decide each. */
 void weir_local_prefetch(const struct weir_table *table, uint64_t key);
 
+/* The same of the one line where the key is likeliest to be, and in which page: where one key is
+ * asked for, what the other lines cost is more than what they bring. */
+void weir_local_prefetch_likeliest(const struct weir_table *table, uint64_t key);
+/* Where the key is, for weir_local_take_there(); NULL: nowhere. */
+union weir_u16b *weir_local_find(const struct weir_table *table, uint64_t key);
+
 /* Decides and charges.  *mark receives what a ticket needs (concurrency, leaky bucket), else 0. */
 void weir_local_take(struct weir_table *table, const struct weir_limit *limit, uint64_t key,
                      uint64_t now_ns, uint64_t hits, struct weir_verdict *out, uint64_t *mark);
