@@ -30,6 +30,7 @@
 #define NGX_WEIR_ENTRIES_MAX 32     /* in one of them */
 #define NGX_WEIR_SCRATCH_LEN 65536  /* bytes of a query's decoded values */
 #define NGX_WEIR_LINE 64            /* bytes of a cache line */
+#define NGX_WEIR_QUEUES 256         /* of a worker, whose pace it knows */
 
 #pragma GCC visibility push(hidden)
 
@@ -43,6 +44,11 @@
 
 typedef struct ngx_weir_service_s ngx_weir_service_t; /* ngx_weir_service.c */
 typedef struct ngx_weir_piece_s ngx_weir_piece_t;     /* ngx_weir_record.c */
+
+/* Who went last of a leaky bucket's queue, and when that was to be. */
+typedef struct {
+    uint64_t key, due_ns, gone_ns;
+} ngx_weir_gone_t;
 
 /* What a worker has for deciding; one, since a worker does one thing at a time. */
 typedef struct {
@@ -61,6 +67,7 @@ typedef struct {
     struct weir_status statuses[NGX_WEIR_DESCRIPTORS_MAX];
     ngx_str_t values[NGX_WEIR_ATTRIBUTES_MAX]; /* of weir_attribute, by their order */
     u_char address[NGX_SOCKADDR_STRLEN];       /* that proxies say a request is from */
+    ngx_weir_gone_t gone[NGX_WEIR_QUEUES];     /* by key; of two in one place, the later */
     char scratch[NGX_WEIR_SCRATCH_LEN];
 } ngx_weir_worker_t;
 

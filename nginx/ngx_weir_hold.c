@@ -4,6 +4,10 @@
  * so timers keep the order.  An instant is rounded up to nginx's millisecond, and looked at again
  * on libweir's clock: nobody goes early.
  *
+ * Where a worker stood still, several are late, and due at once.  They still go one after the
+ * other, as far apart as their instants are, less a millisecond by which they catch up: who is
+ * behind the queue was promised a pace.
+ *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_weir.h"
 
@@ -55,12 +59,46 @@ void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns
     arm(ev, delay_ns);
 }
 
+/* Who went before it; NULL: its places are a store's.  Of several queues, the first. */
+static ngx_weir_gone_t *find_gone(const ngx_weir_record_t *record)
+{
+    for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
+        const struct weir_ticket *ticket = &record->tickets[i];
+        for (uint32_t k = 0; k < ticket->count; k++) {
+            uint64_t key = ticket->places[k].key;
+            if (ticket->places[k].algorithm != WEIR_LEAKY_BUCKET)
+                continue;
+            ngx_weir_gone_t *gone = &record->main->worker->gone[key % NGX_WEIR_QUEUES];
+            if (gone->key != key)
+                *gone = (ngx_weir_gone_t){.key = key};
+            return gone;
+        }
+    }
+    return NULL;
+}
+
+/* Its instant, or later: as far behind the one before it as it was to be. */
+static uint64_t turn_of(const ngx_weir_record_t *record, const ngx_weir_gone_t *gone)
+{
+    uint64_t due_ns = record->due_ns;
+    if (gone == NULL || gone->gone_ns == 0 || due_ns < gone->due_ns + NS_PER_MS)
+        return due_ns;
+    uint64_t paced_ns = gone->gone_ns + (due_ns - gone->due_ns) - NS_PER_MS;
+    return paced_ns > due_ns ? paced_ns : due_ns;
+}
+
 bool ngx_weir_may_go(ngx_weir_record_t *record, ngx_event_t *ev)
 {
     uint64_t now_ns = weir_now(record->main->engine);
-    if (now_ns < record->due_ns) {
-        arm(ev, record->due_ns - now_ns);
+    ngx_weir_gone_t *gone = find_gone(record);
+    uint64_t turn_ns = turn_of(record, gone);
+    if (now_ns < turn_ns) {
+        arm(ev, turn_ns - now_ns);
         return false;
+    }
+    if (gone != NULL) {
+        gone->due_ns = record->due_ns;
+        gone->gone_ns = now_ns;
     }
     record->is_held = 0;
     record->main->worker->held--;

@@ -4,6 +4,8 @@ given back by the answer's status.
 SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import threading
@@ -81,6 +83,21 @@ def test_departures_keep_their_distance_and_their_order():
         assert [line["uri"] for line in lines] == [f"/{i:02}" for i in range(count)]  # first come, first served
         delays = [float(line["delay"]) for line in lines]
         assert delays[-1] > 0.2 and max(delays) < count * 0.02 + 0.001
+
+
+def test_late_departures_keep_their_distance_too():
+    with App() as app, Nginx(rules("unit: second, requests_per_unit: 50, burst: 40, algorithm: leaky_bucket"),
+                             workers=1, location=f"proxy_pass http://127.0.0.1:{app.port};") as nginx:
+        waiting = [Waiting(nginx.port) for _ in range(30)]
+        wait_for(lambda: len(app.seen) > 3, "some have gone")
+        [worker] = nginx.workers()
+        os.kill(worker, signal.SIGSTOP)
+        time.sleep(0.3)     # fifteen are late by then
+        before = len(app.seen)
+        os.kill(worker, signal.SIGCONT)
+        assert all(w.answer().startswith(b"HTTP/1.1 200") for w in waiting)
+        late = sorted(when for _, when in app.seen)[before:before + 15]
+        assert late[-1] - late[0] > 14 * 17_000_000     # at once, were they not kept apart
 
 
 def probe(nginx):
