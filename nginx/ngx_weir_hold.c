@@ -12,6 +12,7 @@
 #include "ngx_weir.h"
 
 #define NS_PER_MS 1000000
+#define NS_PER_S 1000000000u
 
 static ngx_msec_t ms_of(uint64_t ns)
 {
@@ -59,46 +60,60 @@ void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns
     arm(ev, delay_ns);
 }
 
-/* Who went before it; NULL: its places are a store's.  Of several queues, the first. */
-static ngx_weir_gone_t *find_gone(const ngx_weir_record_t *record)
+/* Which queue it stands in; NULL: a store's.  Of several, the first. */
+static const struct weir_place *find_place(const ngx_weir_record_t *record)
 {
     for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
         const struct weir_ticket *ticket = &record->tickets[i];
-        for (uint32_t k = 0; k < ticket->count; k++) {
-            uint64_t key = ticket->places[k].key;
-            if (ticket->places[k].algorithm != WEIR_LEAKY_BUCKET)
-                continue;
-            ngx_weir_gone_t *gone = &record->main->worker->gone[key % NGX_WEIR_QUEUES];
-            if (gone->key != key)
-                *gone = (ngx_weir_gone_t){.key = key};
-            return gone;
-        }
+        for (uint32_t k = 0; k < ticket->count; k++)
+            if (ticket->places[k].algorithm == WEIR_LEAKY_BUCKET)
+                return &ticket->places[k];
     }
     return NULL;
 }
 
-/* Its instant, or later: as far behind the one before it as it was to be. */
-static uint64_t turn_of(const ngx_weir_record_t *record, const ngx_weir_gone_t *gone)
+static ngx_weir_gone_t *find_gone(ngx_weir_worker_t *worker, const struct weir_place *place)
 {
-    uint64_t due_ns = record->due_ns;
-    if (gone == NULL || gone->gone_ns == 0 || due_ns < gone->due_ns + NS_PER_MS)
-        return due_ns;
-    uint64_t paced_ns = gone->gone_ns + (due_ns - gone->due_ns) - NS_PER_MS;
-    return paced_ns > due_ns ? paced_ns : due_ns;
+    ngx_weir_gone_t *gone = &worker->gone[place->key % NGX_WEIR_QUEUES];
+    if (gone->key != place->key)
+        *gone = (ngx_weir_gone_t){.key = place->key};
+    return gone;
+}
+
+/* Its instant, or later by as much as the one before it was, less what is caught up since.  So it
+ * is later for who came later, whoever went before them. */
+static uint64_t turn_of(const ngx_weir_record_t *record, const struct weir_place *place,
+                        const ngx_weir_gone_t *gone)
+{
+    uint64_t step_ns = (uint64_t)place->window_s * NS_PER_S / place->requests;
+    uint64_t late_ns = gone->gone_ns - gone->due_ns;
+    uint64_t apart_ns = record->due_ns > gone->due_ns ? record->due_ns - gone->due_ns : 0;
+    uint64_t caught_up_ns = step_ns > NS_PER_MS ? apart_ns / step_ns * NS_PER_MS : apart_ns;
+    return record->due_ns + (late_ns > caught_up_ns ? late_ns - caught_up_ns : 0);
+}
+
+/* When it may go, now that it is due.  If that is now, it has gone. */
+static uint64_t take_turn(const ngx_weir_record_t *record, uint64_t now_ns)
+{
+    const struct weir_place *place = find_place(record);
+    if (place == NULL)
+        return now_ns;
+    ngx_weir_gone_t *gone = find_gone(record->main->worker, place);
+    uint64_t turn_ns = turn_of(record, place, gone);
+    if (turn_ns > now_ns)
+        return turn_ns;
+    gone->due_ns = record->due_ns;
+    gone->gone_ns = now_ns;
+    return now_ns;
 }
 
 bool ngx_weir_may_go(ngx_weir_record_t *record, ngx_event_t *ev)
 {
     uint64_t now_ns = weir_now(record->main->engine);
-    ngx_weir_gone_t *gone = find_gone(record);
-    uint64_t turn_ns = turn_of(record, gone);
+    uint64_t turn_ns = now_ns < record->due_ns ? record->due_ns : take_turn(record, now_ns);
     if (now_ns < turn_ns) {
         arm(ev, turn_ns - now_ns);
         return false;
-    }
-    if (gone != NULL) {
-        gone->due_ns = record->due_ns;
-        gone->gone_ns = now_ns;
     }
     record->is_held = 0;
     record->main->worker->held--;

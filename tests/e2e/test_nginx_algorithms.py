@@ -88,7 +88,7 @@ def test_departures_keep_their_distance_and_their_order():
 def test_late_departures_keep_their_distance_too():
     with App() as app, Nginx(rules("unit: second, requests_per_unit: 50, burst: 40, algorithm: leaky_bucket"),
                              workers=1, location=f"proxy_pass http://127.0.0.1:{app.port};") as nginx:
-        waiting = [Waiting(nginx.port) for _ in range(30)]
+        waiting = [Waiting(nginx.port, f"/{i:02}") for i in range(30)]
         wait_for(lambda: len(app.seen) > 3, "some have gone")
         [worker] = nginx.workers()
         os.kill(worker, signal.SIGSTOP)
@@ -98,6 +98,7 @@ def test_late_departures_keep_their_distance_too():
         assert all(w.answer().startswith(b"HTTP/1.1 200") for w in waiting)
         late = sorted(when for _, when in app.seen)[before:before + 15]
         assert late[-1] - late[0] > 14 * 17_000_000     # at once, were they not kept apart
+        assert [line["uri"] for line in nginx.wait_for_access(30)] == [f"/{i:02}" for i in range(30)]
 
 
 def probe(nginx):

@@ -4,6 +4,7 @@ is counted.
 SPDX-License-Identifier: Apache-2.0
 """
 import base64
+import collections
 import contextlib
 import re
 import subprocess
@@ -28,6 +29,23 @@ AUTH = 'auth_basic "closed"; auth_basic_user_file {folder}/passwords;'
 
 def basic(user, password="secret"):
     return dict(Authorization="Basic " + base64.b64encode(f"{user}:{password}".encode()).decode())
+
+
+# ---- clients in turn ----
+
+def test_who_comes_in_turn_is_counted_by_himself():
+    """One worker: what it knows of the last request is good for the next one only as far as that is the same."""
+    limit = "rate_limit: {unit: day, requests_per_unit: %d, algorithm: token_bucket}"
+    rules = f"domain: api\ndescriptors:\n  - {{key: query.k, {limit % 4}}}\n" \
+            f"  - {{key: query.k, value: vip, {limit % 6}}}\n  - {{key: header.x-key, {limit % 2}}}\n"
+    with Nginx(rules, workers=1, server="location /free { alias {folder}/html/; }") as nginx:
+        keys, passed = ["a", "b", "vip", "a%20b", "", "c" * 200], collections.Counter()
+        for _ in range(7):
+            for key in keys:
+                passed[key] += nginx.ask(f"/?k={key}").status == 200
+                assert nginx.ask(f"/free/?k={key}").status == 200
+                passed["by header"] += nginx.ask("/", **{"X-Key": "a"}).status == 200
+        assert passed == {**{key: 6 if key == "vip" else 4 for key in keys}, "by header": 2}
 
 
 # ---- before and after authentication ----
