@@ -60,7 +60,7 @@ void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns
     arm(ev, delay_ns);
 }
 
-/* Which queue it stands in; NULL: a store's.  Of several, the first. */
+/* Which queue it stands in; of several, the first. */
 static const struct weir_place *find_place(const ngx_weir_record_t *record)
 {
     for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
