@@ -426,6 +426,6 @@ void weir_plan_rename(struct weir_session *s)
         struct weir_charge *c = &item->charges[i];
         c->key = weir_identity_key(item->hash, c->limit->tag);
         c->met = NULL;
-        weir_local_prefetch_likeliest(s->engine->table, c->key);
+        weir_local_prefetch_likely(s->engine->table, c->key);
     }
 }

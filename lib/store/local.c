@@ -276,10 +276,11 @@ void weir_local_prefetch(const struct weir_table *table, uint64_t key)
     weir_slots_prefetch(&home);
 }
 
-WEIR_HOT void weir_local_prefetch_likeliest(const struct weir_table *table, uint64_t key)
+WEIR_HOT void weir_local_prefetch_likely(const struct weir_table *table, uint64_t key)
 {
     struct weir_home home = weir_slots_locate(table, key);
-    __builtin_prefetch(weir_slots_line(&home, 0), 1);
+    for (uint32_t line = 0; line < 2; line++)
+        __builtin_prefetch(weir_slots_line(&home, line), 1);
 }
 
 WEIR_HOT union weir_u16b *weir_local_find(const struct weir_table *table, uint64_t key)

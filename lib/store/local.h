@@ -28,9 +28,9 @@ WEIR_MUST_CHECK int weir_local_bind_own(struct weir_table *table, struct weir_li
 /* Brings the key's memory near.  For batches: prefetch all, then decide each. */
 void weir_local_prefetch(const struct weir_table *table, uint64_t key);
 
-/* The same of the one line where the key is likeliest to be, and in which page: where one key is
- * asked for, what the other lines cost is more than what they bring. */
-void weir_local_prefetch_likeliest(const struct weir_table *table, uint64_t key);
+/* The same of the two lines where the key is likeliest to be: each is in a page of its own, and
+ * finding that takes longest. */
+void weir_local_prefetch_likely(const struct weir_table *table, uint64_t key);
 /* Where the key is, for weir_local_take_there(); NULL: nowhere. */
 union weir_u16b *weir_local_find(const struct weir_table *table, uint64_t key);
 
