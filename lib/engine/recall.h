@@ -43,8 +43,8 @@ struct weir_recall {
     _Alignas(64) uint32_t count;
     bool has_hits;         /* as in struct weir_http */
     bool is_swift;         /* one bucket is all that was met: see weir_check_http_again() */
-    bool is_varied;        /* and was another the last time */
     uint8_t named;         /* the answer that may be another; WEIR_RECALL_ANSWERS: none */
+    bool is_varied;        /* it was, the last time */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
     uint64_t hits;
@@ -52,7 +52,7 @@ struct weir_recall {
     uint32_t used;
     bool has_all;                  /* answers */
     bool is_repeated;              /* met the counters that the one before it met */
-    uint64_t known;                /* lengths for which it may not: see weir_rule_takes_any() */
+    uint64_t known;                /* lengths of which it may not be: see weir_rule_takes_any() */
     uint64_t sum;                  /* over the counters that the last request met; 0: none */
     const struct weir_rule *rule;  /* that it met; for comparison only */
     const struct weir_http *heard; /* whose answers are noted: while it is described */
