@@ -491,9 +491,12 @@ enum cli_exit gateway_run(struct gateway *gateway, const struct gateway_life *li
         sigaddset(&signals, numbers[i]);
     sigprocmask(SIG_BLOCK, &signals, &before);
     status = begin(&run, &signals);
-    sigprocmask(SIG_SETMASK, &before, NULL);
     if (run.log_fd >= 0)
         close(run.log_fd);
     nftw(run.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    /* Who said it twice is obeyed already, and would only spoil how we end. */
+    while (sigtimedwait(&signals, NULL, &(struct timespec){0}) > 0)
+        continue;
+    sigprocmask(SIG_SETMASK, &before, NULL);
     return status;
 }

@@ -22,8 +22,8 @@ bool weir_plan_has_room(const struct weir_session *s, uint32_t descriptor_count)
 WEIR_MUST_CHECK int weir_plan_one(struct weir_session *s, const struct weir_published *published,
                                   const struct weir_request *request, bool is_refund);
 
-/* The same plan where an entry of its only descriptor has another value, which the rules do not look
- * at: other counters of the same limits. */
+/* The same plan where an entry of its only descriptor has another value, which the rules do not
+ * look at: other counters of the same limits. */
 void weir_plan_rename(struct weir_session *s);
 
 /* Decides it by the table: the second half of weir_check(). */

@@ -85,14 +85,14 @@ static struct weir_entry *last_entry(struct weir_session *s)
 static uint8_t find_named(struct weir_session *s, struct weir_recall *r)
 {
     struct weir_entry *entry = last_entry(s);
-    for (uint8_t i = 0; i < r->count; i++) {
+    for (uint32_t i = 0; i < r->count; i++) {
         struct weir_answer *answer = &r->answers[i];
         if (answer->value.ptr != entry->value.ptr ||
             answer->value.len > WEIR_RECALL_BYTES - r->used)
             continue;
         if (answer->value.ptr + answer->value.len != r->bytes + r->used)
             answer->value = entry->value = keep(r, answer->value);
-        return i;
+        return (uint8_t)i;
     }
     return WEIR_RECALL_ANSWERS;
 }
