@@ -66,7 +66,7 @@ static const struct weir_place *find_place(const ngx_weir_record_t *record)
     for (ngx_uint_t i = 0; i < record->ticket_count; i++) {
         const struct weir_ticket *ticket = &record->tickets[i];
         for (uint32_t k = 0; k < ticket->count; k++)
-            if (ticket->places[k].algorithm == WEIR_LEAKY_BUCKET)
+            if (ticket->places[k].algorithm == WEIR_LEAKY_BUCKET && ticket->places[k].requests > 0)
                 return &ticket->places[k];
     }
     return NULL;
