@@ -37,6 +37,20 @@ def admitted(weir, key, value, count=25):
     return [ask_json(weir, key, value) for _ in range(count)].count(200)
 
 
+def all_admitted(weir, key, value):
+    """20 in the end, and then no more.  Eventual: a fifth of the limit at most is unknown to the store, so where that
+    is slow it takes longer.  Of leases: those that a busy machine has let expire are lost."""
+    granted, expired = 0, told(weir)["lease_tokens_expired_total"]
+
+    def is_full():
+        nonlocal granted
+        granted += admitted(weir, key, value, count=20 - granted)
+        return granted + told(weir)["lease_tokens_expired_total"] - expired >= 20
+
+    wait_until(is_full, f"all of {key}")
+    assert granted <= 20 and admitted(weir, key, value, count=5) == 0, f"{key}: {granted}"
+
+
 # ---- who may not ----
 
 @pytest.mark.parametrize("missing, words", [
@@ -79,8 +93,8 @@ def test_the_page_names_all_that_a_user_needs(tmp_path, own_store):
         folder = tmp_path / str(number)
         folder.mkdir()
         with serve(folder, own_store, *flags, user=user, rules=rules) as weir:
-            value = f"{number}"
-            assert {kind: admitted(weir, kind, value) for kind in KINDS} == dict.fromkeys(KINDS, 20)
+            for kind in KINDS:
+                all_admitted(weir, kind, f"{number}")
             assert complaints(weir) == [] and told(weir)["fallback_local_total"] == 0
             assert not any(line["event"] == "store_away" for line in weir.events())
 
