@@ -10,6 +10,7 @@
 #include "base/hot.h"
 #include "table/controls.h"
 #include "table/extent.h"
+#include "table/huge.h"
 #include "table/internal.h"
 #include "table/processes.h"
 
@@ -243,12 +244,10 @@ static int believe(const struct weir_table_header *h, uint64_t file_bytes, const
 
 static int map_file(int fd, uint64_t bytes, const char *path, void **out, char *why, size_t why_len)
 {
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base = weir_huge_map(bytes, MAP_SHARED, fd);
     if (base == MAP_FAILED)
         return refuse(WEIR_ERR_IO, why, why_len, "%s: cannot map %" PRIu64 " bytes: %s", path,
                       bytes, strerror(errno));
-    /* Where the system offers huge pages for shared memory, fewer address look-ups miss. */
-    (void)madvise(base, bytes, MADV_HUGEPAGE);
     *out = base;
     return 0;
 }
@@ -309,6 +308,7 @@ static int fill_file(int fd, const char *path, const struct weir_table_geometry 
     int err = fill_header(&header, geometry, why, why_len);
     if (err != 0)
         return err;
+    weir_huge_lay(fd, header.file_bytes);
     int no = posix_fallocate(fd, 0, (off_t)header.file_bytes);
     if (no != 0)
         return refuse(WEIR_ERR_IO, why, why_len,
@@ -352,12 +352,10 @@ static int open_private(struct weir_table **out, const struct weir_table_geometr
     if (err != 0)
         return err;
     int sharing = geometry != NULL && geometry->is_unshared ? MAP_PRIVATE : MAP_SHARED;
-    void *base =
-        mmap(NULL, header.file_bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
+    void *base = weir_huge_map(header.file_bytes, sharing | MAP_ANONYMOUS, -1);
     if (base == MAP_FAILED)
         return refuse(WEIR_ERR_NOMEM, why, why_len, "cannot map %" PRIu64 " MiB of memory: %s",
                       header.file_bytes >> 20, strerror(errno));
-    (void)madvise(base, header.file_bytes, MADV_HUGEPAGE); /* as map_file() */
     memcpy(base, &header, sizeof header);
     err = new_handle(out, base, NULL);
     if (err != 0)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -262,6 +263,57 @@ static void an_unlinked_or_replaced_file_is_noticed(void **state)
     unlink(path);
 }
 
+/* Of all that this process has mapped, as Linux tells. */
+static uint64_t huge_kib(void)
+{
+    uint64_t sum = 0;
+    char line[512];
+    FILE *maps = fopen("/proc/self/smaps", "re");
+    assert_non_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL)
+        if (strncmp(line, "ShmemPmdMapped:", 15) == 0)
+            sum += strtoull(line + 15, NULL, 10);
+    (void)fclose(maps);
+    return sum;
+}
+
+/* Whether this system makes huge pages of a file's, if asked: Linux 6.1 and later, with room. */
+static bool makes_huge_pages(void)
+{
+    enum { HUGE = 2 << 20 };
+    int fd = memfd_create("probe", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, 2 * HUGE) == 0);
+    char *base = mmap(NULL, (size_t)2 * HUGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_true(base != MAP_FAILED);
+    char *page = base + (-(uintptr_t)base & (HUGE - 1));
+    void *aligned = mmap(page, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+    assert_true(aligned == page);
+    *page = 1;
+    bool is_made = madvise(page, HUGE, 25 /* MADV_COLLAPSE */) == 0;
+    munmap(base, (size_t)2 * HUGE);
+    close(fd);
+    return is_made;
+}
+
+static void a_new_table_lies_in_huge_pages_where_there_are_some(void **state)
+{
+    (void)state;
+    static const struct weir_table_geometry large = {.file_bytes = 16 << 20};
+    char path[128];
+    rig_path(path, sizeof path);
+    bool is_offered = makes_huge_pages();
+    assert_int_equal(huge_kib(), 0);
+    for (int i = 0; i < 2; i++) { /* for its maker, and for who comes later */
+        struct weir_table *table = rig_open(path, &large);
+        const volatile char *bytes = (const char *)table->header;
+        for (uint32_t at = 0; at < large.file_bytes; at += 1 << 20)
+            (void)bytes[at];
+        assert_true(huge_kib() >= (is_offered ? 2048 : 0));
+        weir_table_close(table);
+    }
+    unlink(path);
+}
+
 static void two_who_are_attached_agree_on_the_time(void **state)
 {
     (void)state;
@@ -298,6 +350,7 @@ int main(void)
         cmocka_unit_test(a_size_below_the_least_is_refused),
         cmocka_unit_test(many_who_create_it_at_once_get_one_table),
         cmocka_unit_test(an_unlinked_or_replaced_file_is_noticed),
+        cmocka_unit_test(a_new_table_lies_in_huge_pages_where_there_are_some),
         cmocka_unit_test(two_who_are_attached_agree_on_the_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
