@@ -102,8 +102,6 @@ bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 /* ngx_http_weir_decide.c */
 /* Says when a location asks what: once all else of it is known. */
 void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf);
-/* Long before it is asked about: what that is going to read is on its way then. */
-ngx_int_t ngx_http_weir_post_read(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);
 /* The service has decided, or (NULL) has not: what the phase's handler would have returned. */

@@ -119,27 +119,6 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
     return decide(&a, stages, waiter);
 }
 
-/* What a location says is not known yet, nor who it is. */
-static int attribute_so_far(void *asking, struct weir_str key, struct weir_str *value)
-{
-    return ngx_http_weir_is_late(asking, key) ? 0 : ngx_http_weir_attribute(asking, key, value);
-}
-
-static __attribute__((noinline)) void foresee(ngx_http_request_t *r)
-{
-    ngx_http_weir_asking_t a;
-    init_asking(&a, r, ngx_http_get_module_loc_conf(r, ngx_http_weir_module));
-    a.base.http.attribute = attribute_so_far;
-    weir_session_foresee(a.base.main->worker->session, &a.base.http);
-}
-
-NGX_WEIR_HOT ngx_int_t ngx_http_weir_post_read(ngx_http_request_t *r)
-{
-    if (ngx_weir_prefetch(ngx_http_get_module_main_conf(r, ngx_http_weir_module)))
-        foresee(r);
-    return NGX_DECLINED;
-}
-
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)
 {
     return handle(r, NGX_HTTP_WEIR_PREACCESS);

@@ -263,18 +263,6 @@ void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_de
 /* Asks and keeps in one, by libweir's quickest way, for a place where nothing stands against it
  * (ngx_weir_is_plain()).  NULL: it does not lead there, and nothing was done. */
 void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns);
-/* Brings near what asking and keeping are going to touch.  Says whether libweir would foresee more,
- * could it ask the request. */
-static ngx_inline bool ngx_weir_prefetch(const ngx_weir_main_conf_t *main)
-{
-    const ngx_weir_worker_t *worker = main->worker;
-    if (NGX_WEIR_SELDOM(worker == NULL))
-        return false;
-    const ngx_uint_t lines = 5; /* of the next record, and of what is before it */
-    for (ngx_uint_t i = 0; i < lines; i++)
-        __builtin_prefetch((const char *)worker->pieces + i * NGX_WEIR_LINE, 1);
-    return weir_session_prefetch(worker->session);
-}
 /* The status of the answer is known. */
 void ngx_weir_settle_tickets(ngx_weir_record_t *record, ngx_uint_t status);
 static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)

@@ -138,13 +138,6 @@ WEIR_API bool weir_throttle_reset(struct weir_session *s, struct weir_str key);
  * what the lookup returned: nothing was counted then. */
 WEIR_API WEIR_MUST_CHECK int weir_check_http(struct weir_session *s, const struct weir_http *http,
                                              uint64_t now_ns, struct weir_decision *out);
-/* Brings near what that is going to read: for who has something else to do first.  Says whether
- * foresee() would bring more. */
-WEIR_API bool weir_session_prefetch(struct weir_session *s);
-/* The counter that this request names, if it is one like the last: asks it for no more than that
- * name, and decides nothing. */
-WEIR_API void weir_session_foresee(struct weir_session *s, const struct weir_http *http);
-
 /* One value of a query, decoded: a slice of query, or written to room.  1, 0 where there is none
  * of this name, or WEIR_ERR_TOO_LARGE where room does not suffice (query.len bytes do). */
 WEIR_API WEIR_MUST_CHECK int weir_query_value(struct weir_str query, struct weir_str name,

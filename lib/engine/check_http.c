@@ -124,39 +124,6 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
     return true;
 }
 
-/* As far as an address and a token bucket read it. */
-WEIR_HOT bool weir_session_prefetch(struct weir_session *s)
-{
-    struct weir_http_room *room = weir_http_room_of(s);
-    const void *lines[] = {
-        s,
-        s->items,
-        s->charges,
-        (char *)s->charges + WEIR_LINE,
-        (char *)s->charges + 2 * WEIR_LINE,
-        &room->recall,
-        room->recall.bytes,
-        s->engine,
-        s->charges[0].met,
-    };
-    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
-        __builtin_prefetch(lines[i]);
-    return room->recall.is_varied && s->is_recallable;
-}
-
-/* Who comes in a row is foreseen once, and then no longer until there is another. */
-WEIR_HOT void weir_session_foresee(struct weir_session *s, const struct weir_http *http)
-{
-    struct weir_recall *r = &weir_http_room_of(s)->recall;
-    if (!s->is_recallable || r->named == WEIR_RECALL_ANSWERS)
-        return;
-    const struct weir_answer *before = &r->answers[r->named];
-    r->is_varied = false;
-    if (http->attribute(http->ctx, before->key, &r->value) == 1 &&
-        !is_same(r->value, before->value))
-        r->is_varied = weir_recall_rename(s, r->value);
-}
-
 WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,
                              struct weir_decision *out)
 {

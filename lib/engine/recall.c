@@ -110,7 +110,6 @@ bool weir_recall_rename(struct weir_session *s, struct weir_str value)
     if (value.len > 0)
         memcpy(at, value.ptr, value.len);
     answer->value.len = entry->value.len = value.len;
-    r->is_varied = true;
     weir_plan_rename(s);
     return true;
 }

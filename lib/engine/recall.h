@@ -44,7 +44,6 @@ struct weir_recall {
     bool has_hits;         /* as in struct weir_http */
     bool is_swift;         /* one bucket is all that was met: see weir_check_http_again() */
     uint8_t named;         /* the answer that may be another; WEIR_RECALL_ANSWERS: none */
-    bool is_varied;        /* it was, the last time */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
     uint64_t hits;

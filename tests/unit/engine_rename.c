@@ -42,16 +42,6 @@ static const char RULES[] =
     "          - {key: query.deep, id: deep, rate_limit: {unit: minute, requests_per_unit: "
     "8}}\n";
 
-/* Another request comes in between, and is asked about later. */
-static void foresee(struct rig *r, const char *attributes)
-{
-    char *copy = strdup(attributes);
-    assert_non_null(copy);
-    weir_session_foresee(r->s, &(struct weir_http){.attribute = look_up, .ctx = copy});
-    memset(copy, '#', strlen(copy));
-    free(copy);
-}
-
 /* Of all names with values in them. */
 static void assert_same_value_statistics(struct rig *a, struct rig *b)
 {
@@ -97,7 +87,6 @@ static void another_value_is_decided_as_any_other(void **state)
     int rounds = (int)(60000 * (scale ? atof(scale) : 1)), swift = 0;
     struct rig *both[2] = {rig_open(RULES, NULL), rig_open(RULES, NULL)};
     uint64_t seed = 17, which = 0;
-    char last[1100] = "";
     (void)state;
     for (int i = 0; i < rounds; i++) {
         char value[1000], text[1100];
@@ -107,11 +96,6 @@ static void another_value_is_decided_as_any_other(void **state)
         draw_value(&seed, value, sizeof(value));
         snprintf(text, sizeof(text), "%s=%s", keys[which], value);
         uint64_t step_ns = draw(&seed, 4) * RIG_SECOND / 7;
-        if (draw(&seed, 4) == 0)
-            foresee(both[0], last);
-        if (draw(&seed, 2) == 0)
-            foresee(both[0], text);
-        memcpy(last, text, sizeof(last));
         for (int k = 0; k < 2; k++) {
             both[k]->now_ns += step_ns;
             if (k == 1)
