@@ -145,9 +145,10 @@ def test_hits_that_are_no_number_count_one_and_are_told():
 
 
 def test_a_limit_that_counts_failures_alone_forgets_the_rest():
+    """One worker: it logs, gives back, and only then takes the next."""
     rules = ALL % ("day", 2, ", count_if: {status: [502]}")
     closed = free_port()
-    with Stream(rules, server=f"proxy_pass 127.0.0.1:{closed};") as nginx, Echo() as echo:
+    with Stream(rules, server=f"proxy_pass 127.0.0.1:{closed};", workers=1) as nginx, Echo() as echo:
         assert nginx.talk() == b""
         nginx.configure(servers=nginx.parts["servers"].replace(str(closed), str(echo.tcp)))
         nginx.replace_workers()
