@@ -23,7 +23,7 @@ REQUESTS = 400          # of a turn: a few milliseconds, so that what a busy nei
 REQUESTS_OF_KEYS = 4000 # longer: a turn begins with caches full of what the others have touched, which is much here
 ROUNDS = 60             # of each start
 STARTS = 40             # where a process's memory happens to lie makes a difference of its own
-STARTS_OF_KEYS = 4      # each fills a million first
+STARTS_OF_KEYS = 8      # each fills a million first
 
 NAMES = itertools.count()
 ANSWERS = {"a file": "root {folder}/html; open_file_cache max=10;",
