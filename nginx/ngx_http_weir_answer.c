@@ -52,9 +52,8 @@ static ngx_inline ngx_int_t push_all(ngx_http_request_t *r, const struct weir_he
 static ngx_int_t push_numbers(ngx_http_request_t *r, ngx_http_weir_record_t *record)
 {
     struct weir_header headers[WEIR_NUMBERS_MAX];
-    uint32_t count =
-        weir_headers_numbers(headers, record->numbers, record->dialects, &record->base.told,
-                             &record->base.main->worker->told_last);
+    uint32_t count = weir_headers_numbers(headers, record->numbers, record->dialects,
+                                          &record->base.told, &record->base.main->worker.told_last);
     return push_all(r, headers, count);
 }
 
@@ -161,7 +160,7 @@ NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
         ngx_weir_settle(&one->base, r->headers_out.status);
     if (NGX_WEIR_SELDOM(record == NULL || !is_told(record)))
         return next_filter(r);
-    __builtin_prefetch(&record->base.main->worker->told_last);
+    __builtin_prefetch(&record->base.main->worker.told_last);
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (NGX_WEIR_SELDOM(prepare(r, is_refused) && !is_refused))
         return next_filter(r);

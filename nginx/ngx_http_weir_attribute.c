@@ -40,7 +40,7 @@ static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_askin
                                                              ngx_array_t *proxies)
 {
     ngx_connection_t *c = a->base.connection;
-    u_char *room = a->base.main->worker->address;
+    u_char *room = a->base.main->worker.room->address;
     ngx_addr_t addr = {.sockaddr = c->sockaddr, .socklen = c->socklen};
     ngx_str_t text = c->addr_text;
     walk_proxies(request_of(a), proxies, &addr);
@@ -98,7 +98,7 @@ static int find_cookie(ngx_http_request_t *r, struct weir_str name, struct weir_
 
 static int find_in_query(ngx_http_weir_asking_t *a, struct weir_str name, struct weir_str *value)
 {
-    char *room = a->base.main->worker->scratch + a->scratch_used;
+    char *room = a->base.main->worker.room->scratch + a->scratch_used;
     int is_there = weir_query_value(ngx_weir_str(request_of(a)->args), name, room,
                                     NGX_WEIR_SCRATCH_LEN - a->scratch_used, value);
     if (is_there > 0 && value->ptr == room)

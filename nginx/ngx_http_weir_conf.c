@@ -170,11 +170,7 @@ ngx_command_t ngx_http_weir_commands[] = {
 
 void *ngx_http_weir_create_main_conf(ngx_conf_t *cf)
 {
-    ngx_http_weir_main_conf_t *main = ngx_pcalloc(cf->pool, sizeof(*main));
-    if (main == NULL)
-        return NULL;
-    ngx_weir_init_main(&main->base);
-    return main;
+    return ngx_weir_create_main(cf, sizeof(ngx_http_weir_main_conf_t));
 }
 
 char *ngx_http_weir_init_main_conf(ngx_conf_t *cf, void *conf)

@@ -108,7 +108,7 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
         return NGX_DECLINED; /* once a request */
     if (NGX_WEIR_SELDOM(!ngx_weir_has_worker(a.base.main)))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    if (NGX_WEIR_SELDOM(a.base.main->worker->desk != NULL)) {
+    if (NGX_WEIR_SELDOM(a.base.main->worker.desk != NULL)) {
         waiter = ngx_http_weir_waiter(r, stages);
         if (waiter == NULL)
             return NGX_HTTP_INTERNAL_SERVER_ERROR;

@@ -218,7 +218,7 @@ static ngx_int_t preaccess(ngx_stream_session_t *s)
         return NGX_DECLINED; /* once a session */
     if (!ngx_weir_has_worker(a.main))
         return NGX_ERROR;
-    if (a.main->worker->desk == NULL)
+    if (a.main->worker.desk == NULL)
         return decide(&a, NULL);
     struct weir_desk_waiter *waiter = waiter_of(s);
     return waiter != NULL ? decide(&a, waiter) : NGX_ERROR;
@@ -266,10 +266,7 @@ static ngx_command_t commands[] = {
 
 static void *create_main_conf(ngx_conf_t *cf)
 {
-    ngx_weir_main_conf_t *main = ngx_pcalloc(cf->pool, sizeof(*main));
-    if (main != NULL)
-        ngx_weir_init_main(main);
-    return main;
+    return ngx_weir_create_main(cf, sizeof(ngx_weir_main_conf_t));
 }
 
 static char *init_main_conf(ngx_conf_t *cf, void *conf)

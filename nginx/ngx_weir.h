@@ -50,18 +50,8 @@ typedef struct {
     uint64_t key, due_ns, gone_ns;
 } ngx_weir_gone_t;
 
-/* What a worker has for deciding; one, since a worker does one thing at a time. */
+/* Room that a worker decides in; one, since a worker does one thing at a time. */
 typedef struct {
-    struct weir_session *session;
-    struct weir_desk *desk; /* NULL: the table decides everything */
-    ngx_weir_service_t *service;
-    ngx_msec_t read_ms;       /* when the clock was read, on nginx's own */
-    uint64_t now_ns;          /* what it said */
-    ngx_uint_t held;          /* requests in the queue */
-    ngx_uint_t held_max;      /* this worker's share */
-    ngx_weir_piece_t *pieces; /* of memory for records: those that are free */
-    /* A line; and this one, too: */
-    struct weir_told_last told_last;
     struct weir_descriptor descriptors[NGX_WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[NGX_WEIR_DESCRIPTORS_MAX * NGX_WEIR_ENTRIES_MAX];
     struct weir_status statuses[NGX_WEIR_DESCRIPTORS_MAX];
@@ -69,10 +59,26 @@ typedef struct {
     u_char address[NGX_SOCKADDR_STRLEN];       /* that proxies say a request is from */
     ngx_weir_gone_t gone[NGX_WEIR_QUEUES];     /* by key; of two in one place, the later */
     char scratch[NGX_WEIR_SCRATCH_LEN];
+} ngx_weir_room_t;
+
+/* What a worker has for deciding. */
+typedef struct {
+    ngx_weir_room_t *room; /* NULL: in the master */
+    struct weir_session *session;
+    struct weir_desk *desk; /* NULL: the table decides everything */
+    ngx_weir_service_t *service;
+    ngx_msec_t read_ms; /* when the clock was read, on nginx's own */
+    uint64_t now_ns;    /* what it said */
+    ngx_uint_t held;    /* requests in the queue */
+    struct weir_told_last told_last;
+    ngx_uint_t held_max; /* this worker's share */
 } ngx_weir_worker_t;
 
 /* Of a whole http or stream. */
 typedef struct {
+    /* What every request reads, in two lines: */
+    struct weir *engine; /* NULL: not used */
+    ngx_weir_worker_t worker;
     ngx_str_t rules;
     ngx_str_t threads; /* the thread pool that compiles them */
     ngx_str_t table;
@@ -85,9 +91,8 @@ typedef struct {
     ngx_uint_t service_pending; /* questions of one worker */
     unsigned is_used : 1;       /* some place is limited */
     ngx_log_t *log;
-    struct weir *engine;       /* NULL: not used */
-    ngx_weir_worker_t *worker; /* NULL: in the master */
 } ngx_weir_main_conf_t;
+_Static_assert(offsetof(ngx_weir_main_conf_t, worker.told_last) == NGX_WEIR_LINE, "two lines");
 
 /* A text with variables in it is HTTP's or stream's: alike, and yet not the same. */
 typedef void ngx_weir_value_t;
@@ -137,7 +142,8 @@ char *ngx_weir_set_attribute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_weir_set_descriptor(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 extern ngx_conf_enum_t ngx_weir_log_levels[];
 
-void ngx_weir_init_main(ngx_weir_main_conf_t *main); /* before its directives, as it came zeroed */
+/* Before its directives; so long, with what a module has behind it.  NULL: no memory. */
+void *ngx_weir_create_main(ngx_conf_t *cf, size_t len);
 void ngx_weir_fill_main(ngx_weir_main_conf_t *main); /* after them */
 void ngx_weir_init_place(ngx_weir_place_conf_t *place);
 char *ngx_weir_merge_place(ngx_weir_main_conf_t *main, ngx_weir_place_conf_t *to,
@@ -157,13 +163,13 @@ ngx_int_t ngx_weir_open_worker(ngx_weir_main_conf_t *main);
 /* Whether there is what a worker decides with; only where memory was short is there not. */
 static ngx_inline bool ngx_weir_has_worker(ngx_weir_main_conf_t *main)
 {
-    return NGX_WEIR_MOSTLY(main->worker != NULL) || ngx_weir_open_worker(main) == NGX_OK;
+    return NGX_WEIR_MOSTLY(main->worker.room != NULL) || ngx_weir_open_worker(main) == NGX_OK;
 }
 
 /* libweir's clock, read once while nginx's stands still. */
 static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
 {
-    ngx_weir_worker_t *worker = main->worker;
+    ngx_weir_worker_t *worker = &main->worker;
     if (NGX_WEIR_SELDOM(worker->read_ms != ngx_current_msec || worker->now_ns == 0)) {
         worker->read_ms = ngx_current_msec;
         worker->now_ns = weir_now(main->engine);
@@ -225,8 +231,8 @@ void ngx_weir_service_close(ngx_weir_main_conf_t *main);
 void ngx_weir_service_send(ngx_weir_service_t *service);
 static ngx_inline void ngx_weir_service_kick(ngx_weir_main_conf_t *main)
 {
-    if (NGX_WEIR_SELDOM(main->worker->service != NULL))
-        ngx_weir_service_send(main->worker->service);
+    if (NGX_WEIR_SELDOM(main->worker.service != NULL))
+        ngx_weir_service_send(main->worker.service);
 }
 
 /* ---- what is kept: ngx_weir_record.c ---- */
@@ -274,6 +280,10 @@ static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t sta
 void ngx_weir_end(ngx_weir_record_t *record);
 /* The same, and its memory is another's: the cleanup of a record. */
 void ngx_weir_forget(void *record);
+/* Rules go, and others may come to lie where they did: names that were kept for the next are not. */
+void ngx_weir_forget_names(void);
+/* The process ends. */
+void ngx_weir_free_records(void);
 /* Tells the error log of who is refused or held. */
 void ngx_weir_tell_log(const ngx_weir_record_t *record, const ngx_weir_place_conf_t *place);
 static ngx_inline void ngx_weir_log(const ngx_weir_record_t *record,

@@ -32,7 +32,7 @@ bool ngx_weir_has_attribute(const ngx_weir_place_conf_t *place, struct weir_str 
 int ngx_weir_attribute(ngx_weir_asking_t *a, struct weir_str key, struct weir_str *value)
 {
     ngx_uint_t i;
-    ngx_str_t *values = a->main->worker->values;
+    ngx_str_t *values = a->main->worker.room->values;
     ngx_weir_entry_t *entry = entry_of(a->place, key, &i);
     if (entry == NULL)
         return 0;
@@ -117,10 +117,10 @@ static __attribute__((noinline)) int ask_descriptors(ngx_weir_asking_t *a, uint6
                                                      struct weir_decision *out,
                                                      struct weir_desk_waiter *waiter)
 {
-    ngx_weir_worker_t *worker = a->main->worker;
+    ngx_weir_worker_t *worker = &a->main->worker;
     ngx_weir_descriptor_t *from = a->place->descriptors->elts;
-    struct weir_entry *entries = worker->entries;
-    struct weir_request request = {.descriptors = worker->descriptors};
+    struct weir_entry *entries = worker->room->entries;
+    struct weir_request request = {.descriptors = worker->room->descriptors};
     int err = read_domain(a, &request.domain);
     for (ngx_uint_t i = 0; i < a->place->descriptors->nelts && err == 0; i++) {
         int count = describe(a, &from[i], entries);
@@ -128,13 +128,13 @@ static __attribute__((noinline)) int ask_descriptors(ngx_weir_asking_t *a, uint6
             return count;
         if (count == 0)
             continue;
-        struct weir_descriptor *to = &worker->descriptors[request.descriptor_count++];
+        struct weir_descriptor *to = &worker->room->descriptors[request.descriptor_count++];
         *to = (struct weir_descriptor){.entries = entries, .entry_count = (uint32_t)count};
         ngx_weir_value_t *hits = from[i].hits ? from[i].hits : a->place->hits;
         to->has_hits = hits != NULL && read_hits(a, hits, &to->hits);
         entries += count;
     }
-    *out = (struct weir_decision){.overall = WEIR_CODE_OK, .statuses = worker->statuses};
+    *out = (struct weir_decision){.overall = WEIR_CODE_OK, .statuses = worker->room->statuses};
     if (err || request.descriptor_count == 0)
         return err;
     return worker->desk != NULL ? weir_desk_check(worker->desk, &request, now_ns, out, waiter)
@@ -145,7 +145,7 @@ static __attribute__((noinline)) int ask_descriptors(ngx_weir_asking_t *a, uint6
 static int ask_shapes(ngx_weir_asking_t *a, enum weir_stage stage, uint64_t now_ns,
                       struct weir_decision *out, struct weir_desk_waiter *waiter)
 {
-    ngx_weir_worker_t *worker = a->main->worker;
+    ngx_weir_worker_t *worker = &a->main->worker;
     struct weir_http *http = &a->http;
     int err = read_domain(a, &http->domain);
     if (NGX_WEIR_SELDOM(err))

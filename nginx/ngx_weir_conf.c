@@ -242,10 +242,15 @@ ngx_conf_enum_t ngx_weir_log_levels[] = {
 
 /* ---- made, filled, merged ---- */
 
-void ngx_weir_init_main(ngx_weir_main_conf_t *main)
+void *ngx_weir_create_main(ngx_conf_t *cf, size_t len)
 {
+    ngx_weir_main_conf_t *main = ngx_pmemalign(cf->pool, len, NGX_WEIR_LINE);
+    if (main == NULL)
+        return NULL;
+    ngx_memzero(main, len);
     main->queue_max = NGX_CONF_UNSET_UINT;
     main->queue_timeout = NGX_CONF_UNSET_MSEC;
+    return main;
 }
 
 void ngx_weir_fill_main(ngx_weir_main_conf_t *main)

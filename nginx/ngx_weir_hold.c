@@ -21,7 +21,7 @@ static ngx_msec_t ms_of(uint64_t ns)
 
 static bool may_hold(const ngx_weir_main_conf_t *main, uint64_t delay_ns)
 {
-    return main->worker->held < main->worker->held_max && ms_of(delay_ns) <= main->queue_timeout;
+    return main->worker.held < main->worker.held_max && ms_of(delay_ns) <= main->queue_timeout;
 }
 
 /* The queue has no place: as if its limit had refused. */
@@ -54,7 +54,7 @@ static void arm(ngx_event_t *ev, uint64_t wait_ns)
 void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns, uint64_t now_ns)
 {
     record->is_held = 1;
-    record->main->worker->held++;
+    record->main->worker.held++;
     record->due_ns = now_ns + delay_ns;
     record->delay_ms += ms_of(delay_ns);
     arm(ev, delay_ns);
@@ -74,7 +74,7 @@ static const struct weir_place *find_place(const ngx_weir_record_t *record)
 
 static ngx_weir_gone_t *find_gone(ngx_weir_worker_t *worker, const struct weir_place *place)
 {
-    ngx_weir_gone_t *gone = &worker->gone[place->key % NGX_WEIR_QUEUES];
+    ngx_weir_gone_t *gone = &worker->room->gone[place->key % NGX_WEIR_QUEUES];
     if (gone->key != place->key)
         *gone = (ngx_weir_gone_t){.key = place->key};
     return gone;
@@ -98,7 +98,7 @@ static uint64_t take_turn(const ngx_weir_record_t *record, uint64_t now_ns)
     const struct weir_place *place = find_place(record);
     if (place == NULL)
         return now_ns;
-    ngx_weir_gone_t *gone = find_gone(record->main->worker, place);
+    ngx_weir_gone_t *gone = find_gone(&record->main->worker, place);
     uint64_t turn_ns = turn_of(record, place, gone);
     if (turn_ns > now_ns)
         return turn_ns;
@@ -116,6 +116,6 @@ bool ngx_weir_may_go(ngx_weir_record_t *record, ngx_event_t *ev)
         return false;
     }
     record->is_held = 0;
-    record->main->worker->held--;
+    record->main->worker.held--;
     return true;
 }

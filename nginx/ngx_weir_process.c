@@ -57,7 +57,7 @@ static void end_thread(watch_t *w);
 static void say(void *ctx, enum weir_level level, const char *line)
 {
     ngx_weir_main_conf_t *main = ctx;
-    ngx_uint_t error = main->worker != NULL ? NGX_LOG_ERR : NGX_LOG_EMERG;
+    ngx_uint_t error = main->worker.room != NULL ? NGX_LOG_ERR : NGX_LOG_EMERG;
     ngx_uint_t to = level == WEIR_LEVEL_ERROR     ? error
                     : level == WEIR_LEVEL_WARNING ? NGX_LOG_WARN
                                                   : NGX_LOG_NOTICE;
@@ -89,13 +89,14 @@ static void close_engine(void *data)
         stop_watching();
         watch = NULL;
     }
-    if (main->worker != NULL) {
-        weir_desk_free(main->worker->desk);
-        weir_session_close(main->worker->session);
+    if (main->worker.room != NULL) {
+        weir_desk_free(main->worker.desk);
+        weir_session_close(main->worker.session);
     }
-    main->worker = NULL;
+    main->worker.room = NULL;
     weir_close(main->engine);
     main->engine = NULL;
+    ngx_weir_forget_names();
 }
 
 static ngx_int_t add_threads(ngx_conf_t *cf, ngx_weir_main_conf_t *main)
@@ -142,16 +143,13 @@ ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main)
 ngx_int_t ngx_weir_open_worker(ngx_weir_main_conf_t *main)
 {
     ngx_core_conf_t *core = (ngx_core_conf_t *)ngx_get_conf(ngx_cycle->conf_ctx, ngx_core_module);
-    ngx_weir_worker_t *worker = ngx_pmemalign(ngx_cycle->pool, sizeof(*worker), NGX_WEIR_LINE);
     ngx_uint_t workers = core->worker_processes > 0 ? (ngx_uint_t)core->worker_processes : 1;
-    if (worker == NULL)
+    ngx_weir_room_t *room = ngx_pcalloc(ngx_cycle->pool, sizeof(*room));
+    if (room == NULL || weir_session_open(&main->worker.session, main->engine) != 0)
         return NGX_ERROR;
-    ngx_memzero(worker, sizeof(*worker));
-    if (weir_session_open(&worker->session, main->engine) != 0)
-        return NGX_ERROR;
-    worker->held_max = (main->queue_max + workers - 1) / workers;
+    main->worker.held_max = (main->queue_max + workers - 1) / workers;
+    main->worker.room = room;
     main->log = ngx_cycle->log;
-    main->worker = worker;
     return NGX_OK;
 }
 
@@ -358,8 +356,9 @@ ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main)
 void ngx_weir_exit_process(ngx_cycle_t *cycle)
 {
     (void)cycle;
-    if (watch == NULL)
-        return;
-    ngx_weir_service_close(watch->main);
-    stop_watching();
+    if (watch != NULL) {
+        ngx_weir_service_close(watch->main);
+        stop_watching();
+    }
+    ngx_weir_free_records();
 }

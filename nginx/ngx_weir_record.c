@@ -28,34 +28,74 @@ static ngx_weir_piece_t *piece_of(void *record)
 }
 
 /* Many at once: one by one they would lie between what nginx frees and allocates again. */
-static __attribute__((noinline)) void make_pieces(ngx_weir_worker_t *worker)
+#define BATCH 64
+typedef struct batch_s batch_t;
+struct batch_s {
+    struct {
+        ngx_weir_piece_t piece;
+        u_char record[NGX_WEIR_RECORD_LEN];
+    } pieces[BATCH];
+    batch_t *next;
+};
+
+/* Of no cycle: where nginx is one process, a request may outlast the one that it began in. */
+static ngx_weir_piece_t *pieces; /* those that are free */
+static batch_t *batches;
+
+static __attribute__((noinline)) void make_pieces(void)
 {
-    enum { COUNT = 64, LEN = sizeof(ngx_weir_piece_t) + NGX_WEIR_RECORD_LEN };
-    u_char *at = ngx_pmemalign(ngx_cycle->pool, COUNT * LEN, NGX_WEIR_LINE);
-    for (ngx_uint_t i = 0; at != NULL && i < COUNT; i++, at += LEN) {
-        ngx_weir_piece_t *piece = (ngx_weir_piece_t *)(void *)at;
+    batch_t *batch = ngx_memalign(NGX_WEIR_LINE, sizeof(*batch), ngx_cycle->log);
+    if (batch == NULL)
+        return;
+    batch->next = batches;
+    batches = batch;
+    for (ngx_uint_t i = 0; i < BATCH; i++) {
+        ngx_weir_piece_t *piece = &batch->pieces[i].piece;
         ((ngx_weir_record_t *)(piece + 1))->named = NULL;
-        piece->next = worker->pieces;
-        worker->pieces = piece;
+        piece->next = pieces;
+        pieces = piece;
     }
 }
 
-static void *take_piece(ngx_weir_worker_t *worker)
+static void *take_piece(void)
 {
-    if (NGX_WEIR_SELDOM(worker->pieces == NULL))
-        make_pieces(worker);
-    ngx_weir_piece_t *piece = worker->pieces;
+    if (NGX_WEIR_SELDOM(pieces == NULL))
+        make_pieces();
+    ngx_weir_piece_t *piece = pieces;
     if (NGX_WEIR_SELDOM(piece == NULL))
         return NULL;
-    worker->pieces = piece->next;
+    pieces = piece->next;
     return piece + 1;
 }
 
-static void give_piece(ngx_weir_worker_t *worker, void *record)
+static void give_piece(void *record)
 {
     ngx_weir_piece_t *piece = piece_of(record);
-    piece->next = worker->pieces;
-    worker->pieces = piece;
+    piece->next = pieces;
+    pieces = piece;
+}
+
+void ngx_weir_forget_names(void)
+{
+    for (ngx_weir_piece_t *piece = pieces; piece != NULL; piece = piece->next)
+        ((ngx_weir_record_t *)(piece + 1))->named = NULL;
+}
+
+void ngx_weir_free_records(void)
+{
+    ngx_uint_t made = 0, count = 0;
+    for (batch_t *batch = batches; batch != NULL; batch = batch->next)
+        made += BATCH;
+    for (ngx_weir_piece_t *piece = pieces; piece != NULL; piece = piece->next)
+        count++;
+    if (count < made)
+        return; /* a request has one yet: who was told to end at once */
+    pieces = NULL;
+    while (batches != NULL) {
+        batch_t *batch = batches;
+        batches = batch->next;
+        ngx_free(batch);
+    }
 }
 
 /* As ngx_pool_cleanup_add() would. */
@@ -74,7 +114,7 @@ static void end_with(ngx_pool_t *pool, void *record)
 static void settle_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, int status,
                        uint64_t now_ns)
 {
-    ngx_weir_worker_t *worker = main->worker;
+    ngx_weir_worker_t *worker = &main->worker;
     if (worker->desk != NULL)
         weir_desk_settle(worker->desk, ticket, status, now_ns);
     else
@@ -83,7 +123,7 @@ static void settle_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, i
 
 static void release_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, uint64_t now_ns)
 {
-    ngx_weir_worker_t *worker = main->worker;
+    ngx_weir_worker_t *worker = &main->worker;
     if (worker->desk != NULL)
         weir_desk_release(worker->desk, ticket, now_ns);
     else
@@ -92,7 +132,7 @@ static void release_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, 
 
 static int renew_one(ngx_weir_main_conf_t *main, struct weir_ticket *ticket, uint64_t now_ns)
 {
-    ngx_weir_worker_t *worker = main->worker;
+    ngx_weir_worker_t *worker = &main->worker;
     return worker->desk != NULL ? weir_desk_renew(worker->desk, ticket, now_ns)
                                 : weir_renew(worker->session, ticket, now_ns);
 }
@@ -112,7 +152,7 @@ void ngx_weir_end(ngx_weir_record_t *record)
     if (record->renew != NULL && record->renew->timer_set)
         ngx_del_timer(record->renew);
     if (record->is_held)
-        record->main->worker->held--;
+        record->main->worker.held--;
     else
         ngx_weir_settle(record, 0); /* unless there was an answer */
     record->is_held = 0;
@@ -130,7 +170,7 @@ NGX_WEIR_HOT void ngx_weir_forget(void *data)
     ngx_weir_record_t *record = data;
     if (NGX_WEIR_SELDOM(record->ticket_count > 0 || record->is_held))
         ngx_weir_end(record);
-    give_piece(record->main->worker, record);
+    give_piece(record);
 }
 
 static __attribute__((noinline)) void release_all(ngx_weir_main_conf_t *main,
@@ -247,9 +287,8 @@ static __attribute__((noinline)) ngx_int_t copy_name(ngx_weir_record_t *record, 
 static ngx_inline ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *pool)
 {
     const struct weir_rule_info *rule = record->told.rule;
-    uint64_t generation = weir_rules_generation(record->main->engine);
-    bool is_of_table = record->main->worker->desk == NULL;
-    if (NGX_WEIR_MOSTLY(is_of_table && record->named == rule && rule != NULL &&
+    uint64_t generation = record->told.generation;
+    if (NGX_WEIR_MOSTLY(record->named == rule && rule != NULL &&
                         record->named_generation == generation))
         return NGX_OK;
     record->named = NULL;
@@ -260,7 +299,7 @@ static ngx_inline ngx_int_t keep_name(ngx_weir_record_t *record, ngx_pool_t *poo
         record->rule.len = 0;
         return NGX_ERROR;
     }
-    if (is_of_table && record->rule.data == piece_of(record)->name) {
+    if (generation != 0 && record->rule.data == piece_of(record)->name) {
         record->named = rule;
         record->named_generation = generation;
     }
@@ -296,12 +335,14 @@ static ngx_int_t keep_all(ngx_weir_record_t *record, ngx_pool_t *pool,
 NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
                                  const struct weir_decision *decision, uint64_t now_ns)
 {
-    ngx_weir_record_t *record = take_piece(a->main->worker);
+    ngx_weir_record_t *record = take_piece();
     if (NGX_WEIR_MOSTLY(record != NULL)) {
         weir_headers_tell(&record->told, decision, now_ns);
+        if (NGX_WEIR_MOSTLY(a->main->worker.desk == NULL))
+            record->told.generation = weir_rules_generation(a->main->engine);
         begin(record, a);
         if (NGX_WEIR_SELDOM(keep_all(record, pool, decision) != NGX_OK)) {
-            give_piece(a->main->worker, record);
+            give_piece(record);
             record = NULL;
         }
     }
@@ -314,12 +355,12 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
 
 NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns)
 {
-    ngx_weir_worker_t *worker = a->main->worker;
-    ngx_weir_record_t *record = take_piece(worker);
+    ngx_weir_worker_t *worker = &a->main->worker;
+    ngx_weir_record_t *record = take_piece();
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
     if (NGX_WEIR_SELDOM(!weir_check_http_again(worker->session, &a->http, now_ns, &record->told))) {
-        give_piece(worker, record);
+        give_piece(record);
         return NULL;
     }
     begin(record, a);

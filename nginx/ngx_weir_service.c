@@ -235,7 +235,7 @@ ngx_int_t ngx_weir_service_open(ngx_weir_main_conf_t *main)
         .timeout_ms = (uint32_t)main->service_timeout,
         .pending_max = (uint32_t)main->service_pending,
     };
-    ngx_weir_worker_t *worker = main->worker;
+    ngx_weir_worker_t *worker = &main->worker;
     if (main->service == NULL)
         return NGX_OK;
     ngx_weir_service_t *service = ngx_pcalloc(ngx_cycle->pool, sizeof(*service));
@@ -255,7 +255,7 @@ ngx_int_t ngx_weir_service_open(ngx_weir_main_conf_t *main)
 
 void ngx_weir_service_close(ngx_weir_main_conf_t *main)
 {
-    ngx_weir_service_t *service = main->worker != NULL ? main->worker->service : NULL;
+    ngx_weir_service_t *service = main->worker.room != NULL ? main->worker.service : NULL;
     if (service == NULL)
         return;
     hang_up(service);

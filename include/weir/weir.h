@@ -161,6 +161,7 @@ WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
 /* What the numbers are made of; good for as long as it is kept, but for the rule's name. */
 struct weir_told {
     const struct weir_rule_info *rule; /* the session's, until its next call; or NULL */
+    uint64_t generation;               /* of the rules that it is of; 0: not known */
     bool is_limited;                   /* false: no limit applied, and there are no numbers */
     bool is_refused;
     uint64_t limit, remaining;

@@ -7,6 +7,7 @@
 #include "engine/plan.h"
 #include "engine/publish.h"
 #include "engine/stats.h"
+#include "store/there.h"
 #include "table/key_overrides.h"
 
 /* ---- as the last one was ---- */
@@ -18,7 +19,7 @@ static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
 
 static bool is_asked_alike(struct weir_session *s, const struct weir_http *http)
 {
-    const struct weir_recall *r = &weir_http_room_of(s)->recall;
+    const struct weir_recall *r = &s->recall;
     return WEIR_MOSTLY(http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits) &&
            WEIR_MOSTLY(!http->has_hits || http->hits == r->hits) &&
            WEIR_MOSTLY(is_of_domain(&s->plans[0], http->domain));
@@ -41,7 +42,7 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
 /* Values are written to r: on the stack they would be guarded. */
 static inline bool answers_alike(struct weir_session *s, const struct weir_http *http)
 {
-    struct weir_recall *r = &weir_http_room_of(s)->recall;
+    struct weir_recall *r = &s->recall;
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
         int found = http->attribute(http->ctx, before->key, &r->value);
@@ -54,12 +55,25 @@ static inline bool answers_alike(struct weir_session *s, const struct weir_http 
     return true;
 }
 
+/* Whether no key has a limit of its own for a while, which would change the plan.  The table is
+ * asked once of an instant: what another process gives after this one has read the clock, it gives
+ * later, and what this process gives is news (publish.h). */
+static inline bool is_plain(struct weir_session *s, uint64_t now_ns)
+{
+    if (WEIR_MOSTLY(s->plain_ns == now_ns))
+        return true;
+    if (weir_key_overrides_live(s->engine->table, now_ns))
+        return false;
+    s->plain_ns = now_ns;
+    return true;
+}
+
 /* Whether the session's plan is this request's, too. */
 static inline bool is_recalled(struct weir_session *s, const struct weir_http *http,
                                uint64_t now_ns)
 {
-    return s->is_recallable && is_asked_alike(s, http) &&
-           !weir_key_overrides_live(s->engine->table, now_ns) && answers_alike(s, http);
+    return s->is_recallable && is_asked_alike(s, http) && is_plain(s, now_ns) &&
+           answers_alike(s, http);
 }
 
 /* ---- decided ---- */
@@ -83,43 +97,71 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
     return err;
 }
 
-/* Says whether it was allowed: then it is taken. */
-static inline bool take(struct weir_session *s, struct weir_charge *c, uint64_t now_ns)
+/* Of a key that is nowhere. */
+static __attribute__((noinline)) void take_first(struct weir_session *s, uint64_t now_ns,
+                                                 struct weir_verdict *verdict)
 {
-    if (c->met == NULL)
-        c->met = weir_local_find(s->engine->table, c->key);
-    if (WEIR_SELDOM(c->met == NULL))
-        weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, c->hits, &c->verdict,
-                              &c->mark, &c->met);
-    else if (WEIR_SELDOM(
-                 !weir_local_take_there(c->limit, c->key, now_ns, c->hits, &c->verdict, c->met)))
+    uint64_t mark;
+    weir_local_take_again(s->engine->table, s->charges->limit, s->charges->key, now_ns,
+                          s->swift.hits, verdict, &mark, &s->swift.slot);
+}
+
+static inline bool take_there(struct weir_session *s, uint64_t now_ns, struct weir_verdict *verdict)
+{
+    struct weir_swift *swift = &s->swift;
+    if (WEIR_SELDOM(!swift->is_whole))
+        return weir_local_take_there(&swift->limit, s->charges->key, now_ns, swift->hits, verdict,
+                                     swift->slot);
+    return weir_there_take(&swift->limit, swift->mark, now_ns, swift->hits, verdict, swift->slot);
+}
+
+/* Says whether it was allowed: then it is taken. */
+static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_verdict *verdict)
+{
+    struct weir_swift *swift = &s->swift;
+    if (swift->slot == NULL)
+        swift->slot = weir_local_find(s->engine->table, s->charges->key);
+    if (WEIR_SELDOM(swift->slot == NULL)) {
+        take_first(s, now_ns, verdict);
+    } else if (WEIR_SELDOM(!take_there(s, now_ns, verdict))) {
+        swift->slot = NULL; /* looked for anew next time */
         return false;
-    return WEIR_MOSTLY(c->verdict.allowed);
+    }
+    return WEIR_MOSTLY(verdict->allowed);
+}
+
+static inline void count(struct weir_session *s, const struct weir_verdict *verdict)
+{
+    const struct weir_swift *swift = &s->swift;
+    if (WEIR_MOSTLY(verdict->before < swift->near && swift->hits <= swift->near - verdict->before))
+        weir_stats_add_within(swift->within, swift->hits);
+    else
+        weir_stats_decided(s, s->items, verdict);
 }
 
 WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_http *http,
                                     uint64_t now_ns, struct weir_told *out)
 {
-    const struct weir_item *item = s->items;
-    struct weir_charge *c = s->charges;
+    struct weir_verdict verdict;
     if (!s->is_recallable) /* asked first: who is not like the last one has come in vain */
         return false;
     (void)weir_publish_hold(s);
-    if (WEIR_SELDOM(!weir_http_room_of(s)->recall.is_swift || !is_recalled(s, http, now_ns)))
+    if (WEIR_SELDOM(!s->swift.is_ready || !is_recalled(s, http, now_ns)))
         return false;
     /* Refused is not taken: it is decided once more, with all that belongs to it. */
-    if (WEIR_SELDOM(!take(s, c, now_ns)))
+    if (WEIR_SELDOM(!take(s, now_ns, &verdict)))
         return false;
-    weir_stats_decided(s, item, &c->verdict);
+    count(s, &verdict);
     if (weir_top_is_due(s))
         weir_top_tell(s, &s->plans[0], NULL, now_ns);
-    out->rule = item->rule ? &item->rule->info : NULL;
-    out->is_limited = true;
+    out->rule = s->swift.rule;
+    out->generation = s->swift.generation;
+    out->is_limited = verdict.allowed;
     out->is_refused = false;
-    out->limit = c->verdict.limit;
-    out->remaining = c->verdict.remaining;
+    out->limit = verdict.limit;
+    out->remaining = verdict.remaining;
     out->wait_s = 0;
-    out->reset_after_ns = c->verdict.reset_after_ns;
+    out->reset_after_ns = verdict.reset_after_ns;
     out->now_ns = now_ns;
     return true;
 }

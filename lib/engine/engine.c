@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define NEAR_RATIO_DEFAULT 0.8f
+#define PAGE_LEN 4096 /* of most systems: what a session reads most lies in one */
 
 const char *weir_version(void)
 {
@@ -194,11 +195,10 @@ void weir_close(struct weir *w)
 int weir_session_open(struct weir_session **out, struct weir *w)
 {
     /* calloc() and not aligned_alloc(): what is never used is never cleared, either. */
-    char *block =
-        calloc(1, WEIR_LINE + sizeof(struct weir_session) + sizeof(struct weir_http_room));
+    char *block = calloc(1, PAGE_LEN + sizeof(struct weir_session) + sizeof(struct weir_http_room));
     if (!block)
         return WEIR_ERR_NOMEM;
-    struct weir_session *s = (void *)(block + WEIR_LINE - (uintptr_t)block % WEIR_LINE);
+    struct weir_session *s = (void *)(block + PAGE_LEN - (uintptr_t)block % PAGE_LEN);
     s->block = block;
     s->engine = w;
     pthread_mutex_lock(&w->lock);
@@ -209,7 +209,7 @@ int weir_session_open(struct weir_session **out, struct weir *w)
     pthread_mutex_unlock(&w->lock);
     s->top_countdown = 1;
     s->top.random = weir_table_seed(w->table) ^ weir_mix64(s->number + 1);
-    weir_publish_hold(s);
+    weir_publish_hold_anew(s);
     *out = s;
     return 0;
 }

@@ -22,6 +22,7 @@
 #include "base/hot.h"
 #include "base/maxima.h"
 #include "engine/http.h"
+#include "engine/recall.h"
 #include "engine/throttle.h"
 #include "engine/value_stats.h"
 #include "rules/rules.h"
@@ -128,14 +129,20 @@ struct weir_top_pace {
 
 /* Behind it lies its memory for HTTP requests (http.h). */
 struct weir_session {
-    /* What every decision reads, in one line with the first plan: */
+    /* What every decision reads, in one line: */
     struct weir *engine;
     const struct weir_published *mine; /* the same as held, for the owner alone */
+    uint64_t plain_ns;                 /* no key had a limit of its own then (check_http.c) */
     uint32_t number;                   /* which share of the statistics is ours */
+    uint32_t top_countdown;            /* to the next decision that is told (top.h) */
     uint32_t item_count, charge_count;
-    uint32_t top_countdown; /* to the next decision that is told (top.h) */
-    bool is_recallable;     /* plans[0] is what the answers in http->recall come to */
-    struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
+    bool is_recallable;     /* plans[0] is what the answers in recall come to */
+    _Atomic(bool) has_news; /* mine may not be current (publish.h) */
+
+    /* With that, all that a request needs which is like the last one, in one page: */
+    struct weir_swift swift;
+    struct weir_recall recall;
+    _Alignas(WEIR_LINE) struct weir_plan plans[WEIR_DESCRIPTORS_MAX];
 
     uint32_t plan_count;
     struct weir_top_pace top;
@@ -156,6 +163,9 @@ struct weir_session {
     uint32_t domain_len; /* 0: none */
     char domain_name[WEIR_DOMAIN_LEN_MAX];
 };
+
+_Static_assert(offsetof(struct weir_session, swift) == WEIR_LINE, "what every decision reads");
+_Static_assert(offsetof(struct weir_session, plans) < 4096, "what is recalled: a page");
 
 static inline struct weir_http_room *weir_http_room_of(struct weir_session *s)
 {

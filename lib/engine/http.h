@@ -7,11 +7,9 @@
 #define WEIR_ENGINE_HTTP_H
 
 #include "base/maxima.h"
-#include "engine/recall.h"
 #include "rules/shapes.h"
 
 struct weir_http_room {
-    struct weir_recall recall;
     struct weir_status statuses[WEIR_DESCRIPTORS_MAX];
     struct weir_descriptor descriptors[WEIR_DESCRIPTORS_MAX];
     struct weir_entry entries[WEIR_DESCRIPTORS_MAX * WEIR_ENTRIES_MAX];

@@ -132,6 +132,7 @@ int weir_key_limit_set(struct weir_session *s, const struct weir_request *reques
         return err;
     uint64_t name = name_of(s, request);
     err = put_all(s, request, limit, name, now_ns);
+    weir_publish_news(s->engine);
     /* Those of counters that the rules no longer give to this descriptor, or, where there was no
      * room for all, the ones that had some. */
     (void)weir_key_override_drop(s->engine->table, name, err ? 0 : now_ns, now_ns);

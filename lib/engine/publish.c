@@ -50,6 +50,21 @@ static int make_value_stats(struct weir *w, const struct weir_rules *rules)
     return err;
 }
 
+/* With the engine's lock held. */
+static void tell_all(struct weir *w)
+{
+    /* Pairs with hold(), and, in the one order of all, with hold_anew(). */
+    for (struct weir_session *s = w->sessions; s; s = s->next)
+        atomic_store_explicit(&s->has_news, true, memory_order_seq_cst);
+}
+
+void weir_publish_news(struct weir *w)
+{
+    pthread_mutex_lock(&w->lock);
+    tell_all(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
 /* alloc: at publishing, beside deciding sessions and never in one. */
 int weir_publish(struct weir *w, struct weir_rules *take_rules)
 {
@@ -78,6 +93,7 @@ int weir_publish(struct weir *w, struct weir_rules *take_rules)
     struct weir_published *before = atomic_exchange_explicit(&w->current, p, memory_order_seq_cst);
     /* Relaxed: a number to look at, nothing is reached through it. */
     atomic_store_explicit(&w->generation, p->generation, memory_order_relaxed);
+    tell_all(w);
     if (before) {
         before->next = w->old;
         w->old = before;
@@ -169,6 +185,7 @@ const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
 {
     _Atomic(struct weir_published *) *current = &s->engine->current;
     const struct weir_published *p;
+    atomic_store_explicit(&s->has_news, false, memory_order_seq_cst); /* before all else */
     const struct weir_published *seen = atomic_load_explicit(current, memory_order_seq_cst);
     do {
         p = seen;
@@ -178,6 +195,7 @@ const struct weir_published *weir_publish_hold_anew(struct weir_session *s)
     } while (seen != p);
     s->mine = p;
     s->domain_len = 0;        /* what it found was of the version before, */
-    s->is_recallable = false; /* and so was this */
+    s->is_recallable = false; /* and so was this; */
+    s->plain_ns = WEIR_NEVER; /* keys may have got limits of their own */
     return p;
 }

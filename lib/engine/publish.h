@@ -1,13 +1,15 @@
 /* publish.h - rules change while others decide: how a version appears, and when it is freed.
  *
- *     reload                               session
- *     ------                               -------
- *     current = new                        held = p            (what it read from current)
- *     for each session: is old held?       is current still p? no: again
+ *     reload                               session that has news
+ *     ------                               ---------------------
+ *     current = new                        has_news = no
+ *     each session: has_news = yes         held = p            (what it read from current)
+ *     each session: is old held?           is current still p? no: again
  *
- * Both sides write first and read afterwards, all four sequentially consistent; so either the
- * session sees that current has moved on, or the reload sees that the old version is held.  A
- * session that uses the same version as before reads one word and writes none.
+ * Both sides write first and read afterwards, all sequentially consistent; so either the session
+ * sees that current has moved on, or the reload sees that the old version is held.  News that
+ * come while it looks are there again afterwards.  A session without news reads that one word,
+ * which lies among its own, and writes none.
  *
  * A session goes on holding its version between two calls, because what a status borrows (its rule)
  * is good until then.  Old versions are looked through at every reload and when a session
@@ -42,15 +44,16 @@ void weir_publish_return(struct weir *w, struct weir_published *p);
 /* The id of the rule that counts under this number; empty: none does, or it is "other". */
 struct weir_str weir_publish_rule_id(const struct weir_published *p, uint32_t stat);
 
+/* All sessions look again, before their next decision, at what holds. */
+void weir_publish_news(struct weir *w);
 const struct weir_published *weir_publish_hold_anew(struct weir_session *s);
 
 /* The version that this call works with; good until the session's next call. */
 static inline const struct weir_published *weir_publish_hold(struct weir_session *s)
 {
-    /* Acquire pairs with the store in weir_publish(): who sees the version sees what is in it. */
-    const struct weir_published *p =
-        atomic_load_explicit(&s->engine->current, memory_order_acquire);
-    return WEIR_MOSTLY(p == s->mine) ? p : weir_publish_hold_anew(s);
+    /* Acquire pairs with tell_all() in publish.c: who has heard sees what there is. */
+    bool has_news = atomic_load_explicit(&s->has_news, memory_order_acquire);
+    return WEIR_SELDOM(has_news) ? weir_publish_hold_anew(s) : s->mine;
 }
 
 /* weir_check() with the version that weir_publish_hold() gave last: for requests that borrow from

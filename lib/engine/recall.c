@@ -2,6 +2,8 @@
 #include "engine/recall.h"
 
 #include "engine/plan.h"
+#include "engine/stats.h"
+#include "store/there.h"
 #include "table/key_overrides.h"
 
 static struct weir_str keep(struct weir_recall *r, struct weir_str words)
@@ -34,7 +36,7 @@ static int hear(void *ctx, struct weir_str key, struct weir_str *value)
 
 struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_http *http)
 {
-    struct weir_recall *r = &weir_http_room_of(s)->recall;
+    struct weir_recall *r = &s->recall;
     struct weir_http heard = *http;
     s->is_recallable = false; /* what was noted goes */
     r->has_all = r->is_repeated && http->stage == WEIR_STAGE_ALL;
@@ -63,7 +65,27 @@ static bool is_swift(const struct weir_session *s)
 {
     const struct weir_charge *c = s->charges;
     return s->item_count == 1 && s->charge_count == 1 && !s->plans[0].is_atomic &&
-           !s->items[0].is_refund && weir_limit_drips(c->limit) && c->limit->count_if == 0;
+           !s->items[0].is_refund && !s->items[0].value && weir_limit_drips(c->limit) &&
+           c->limit->count_if == 0;
+}
+
+static void note_swift(struct weir_session *s)
+{
+    const struct weir_item *item = s->items;
+    const struct weir_charge *c = s->charges;
+    struct weir_swift *swift = &s->swift;
+    swift->is_ready = is_swift(s);
+    if (!swift->is_ready)
+        return;
+    swift->slot = c->met;
+    swift->hits = c->hits;
+    swift->near = weir_stats_near(c->limit->burst, s->engine->near_ratio);
+    swift->within = weir_stats_within(s->engine->table, item->stat, s->number);
+    swift->rule = item->rule ? &item->rule->info : NULL;
+    swift->generation = s->mine->generation;
+    swift->limit = *c->limit;
+    swift->is_whole = weir_there_is_whole(c->limit);
+    swift->mark = weir_there_mark(c->limit, c->key);
 }
 
 /* ---- another value ---- */
@@ -99,7 +121,7 @@ static uint8_t find_named(struct weir_session *s, struct weir_recall *r)
 
 bool weir_recall_rename(struct weir_session *s, struct weir_str value)
 {
-    struct weir_recall *r = &weir_http_room_of(s)->recall;
+    struct weir_recall *r = &s->recall;
     struct weir_answer *answer = &r->answers[r->named];
     struct weir_entry *entry = last_entry(s);
     char *at = r->bytes + (answer->value.ptr - r->bytes);
@@ -111,6 +133,8 @@ bool weir_recall_rename(struct weir_session *s, struct weir_str value)
         memcpy(at, value.ptr, value.len);
     answer->value.len = entry->value.len = value.len;
     weir_plan_rename(s);
+    s->swift.slot = NULL; /* of the first counter: where there are others it is not asked */
+    s->swift.mark = weir_there_mark(&s->swift.limit, s->charges[0].key);
     return true;
 }
 
@@ -118,7 +142,7 @@ bool weir_recall_rename(struct weir_session *s, struct weir_str value)
 
 void weir_recall_note(struct weir_session *s, uint64_t now_ns)
 {
-    struct weir_recall *r = &weir_http_room_of(s)->recall;
+    struct weir_recall *r = &s->recall;
     const struct weir_rule *rule = s->items[0].rule;
     uint64_t sum = sum_of(s);
     bool may_be_another = rule == r->rule && is_named(s, &r->known);
@@ -126,6 +150,6 @@ void weir_recall_note(struct weir_session *s, uint64_t now_ns)
     r->sum = sum;
     r->rule = rule;
     r->named = may_be_another && r->has_all ? find_named(s, r) : WEIR_RECALL_ANSWERS;
-    r->is_swift = is_swift(s);
+    note_swift(s);
     s->is_recallable = r->has_all && !weir_key_overrides_live(s->engine->table, now_ns);
 }

@@ -26,6 +26,8 @@
 #ifndef WEIR_ENGINE_RECALL_H
 #define WEIR_ENGINE_RECALL_H
 
+#include "algo/limit.h"
+
 #include <stdbool.h>
 #include <weir/weir.h>
 
@@ -42,7 +44,6 @@ struct weir_answer {
 struct weir_recall {
     _Alignas(64) uint32_t count;
     bool has_hits;         /* as in struct weir_http */
-    bool is_swift;         /* one bucket is all that was met: see weir_check_http_again() */
     uint8_t named;         /* the answer that may be another; WEIR_RECALL_ANSWERS: none */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
@@ -55,6 +56,22 @@ struct weir_recall {
     uint64_t sum;                  /* over the counters that the last request met; 0: none */
     const struct weir_rule *rule;  /* that it met; for comparison only */
     const struct weir_http *heard; /* whose answers are noted: while it is described */
+};
+
+/* Where all that was met is one token bucket, what deciding it again needs lies here: in two cache
+ * lines, and beside what is compared.  Else it would be gathered from seven, some of which are only
+ * found through others.  See weir_check_http_again(). */
+struct weir_swift {
+    _Alignas(64) union weir_u16b *slot; /* where the bucket was met; NULL: not known */
+    uint64_t mark;                      /* what is in it then (store/there.h) */
+    uint64_t hits;
+    uint64_t near;                     /* so many in use are near the limit; */
+    uint64_t *within;                  /* what counts hits that are not */
+    const struct weir_rule_info *rule; /* or NULL */
+    uint64_t generation;               /* of the rules */
+    bool is_ready;                     /* false: something else was met */
+    bool is_whole;                     /* the limit's step is (store/there.h) */
+    _Alignas(64) struct weir_limit limit;
 };
 
 /* What to describe instead of http: itself, or the same while it is listened to. */

@@ -17,11 +17,10 @@ static uint64_t above(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* What must be in use for a limit to be nearly used up.  Signed, as the processor converts it: no
- * limit is near 2^63. */
-static uint64_t near_of(const struct weir_verdict *verdict, float near_ratio)
+/* Signed, as the processor converts it: no limit is near 2^63. */
+uint64_t weir_stats_near(uint64_t limit, float near_ratio)
 {
-    return (uint64_t)(int64_t)((float)(int64_t)verdict->limit * near_ratio);
+    return (uint64_t)(int64_t)((float)(int64_t)limit * near_ratio);
 }
 
 struct weir_stats_increment weir_stats_increment_of(const struct weir_verdict *verdict,
@@ -29,7 +28,7 @@ struct weir_stats_increment weir_stats_increment_of(const struct weir_verdict *v
 {
     uint64_t limit = verdict->limit, before = verdict->before;
     uint64_t after = before > UINT64_MAX - hits ? UINT64_MAX : before + hits;
-    uint64_t near = near_of(verdict, near_ratio);
+    uint64_t near = weir_stats_near(limit, near_ratio);
     struct weir_stats_increment inc = {.total_hits = hits};
 
     if (hits == 0)
@@ -79,10 +78,11 @@ static __attribute__((noinline)) void add_increment(struct weir_session *s,
 WEIR_HOT void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
                                  const struct weir_verdict *verdict)
 {
-    uint64_t near = near_of(verdict, s->engine->near_ratio);
+    uint64_t near = weir_stats_near(verdict->limit, s->engine->near_ratio);
     bool is_far = verdict->before < near && item->hits <= near - verdict->before;
     if (WEIR_MOSTLY(verdict->allowed && is_far && !item->value))
-        weir_stats_add_within(s->engine->table, item->stat, s->number, item->hits);
+        weir_stats_add_within(weir_stats_within(s->engine->table, item->stat, s->number),
+                              item->hits);
     else
         add_increment(s, item, verdict);
 }

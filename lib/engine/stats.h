@@ -24,6 +24,9 @@ struct weir_stats_increment weir_stats_increment_of(const struct weir_verdict *v
                                                     uint64_t hits, float near_ratio,
                                                     bool is_shadow);
 
+/* What must be in use for a limit to be nearly used up. */
+uint64_t weir_stats_near(uint64_t limit, float near_ratio);
+
 /* Adds one descriptor's decision to the statistics of its rule. */
 void weir_stats_decided(struct weir_session *s, const struct weir_item *item,
                         const struct weir_verdict *verdict);

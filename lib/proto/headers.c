@@ -113,6 +113,7 @@ WEIR_HOT void weir_headers_tell(struct weir_told *out, const struct weir_decisio
     out->is_refused = is_refused;
     out->is_limited = s != NULL;
     out->rule = s ? s->rule : NULL;
+    out->generation = 0;
     out->limit = s ? s->limit : 0;
     out->remaining = s ? s->remaining : 0;
     bool is_over = s && WEIR_SELDOM(is_refused || s->code == WEIR_CODE_OVER_LIMIT);
@@ -231,7 +232,10 @@ static inline void put_remaining(struct values *to, uint64_t remaining,
 {
     size_t len = remaining < 100 ? 0 : copy_digits(to->at, &last->hundreds);
     size_t zero = remaining < 10;
-    memcpy(to->at + len, weir_text_pair(remaining % 100), 2);
+    uint32_t pair = (uint32_t)(remaining % 100),
+             tens = pair / 10; /* by no table: it would be far */
+    to->at[len] = (char)('0' + tens);
+    to->at[len + 1] = (char)('0' + pair - 10 * tens);
     add_value(to, WEIR_STR("X-Ratelimit-Remaining"), to->at + zero, len + 2 - zero);
 }
 

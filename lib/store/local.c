@@ -12,6 +12,7 @@
 #include "store/call.h"
 #include "store/rates.h"
 #include "store/seed.h"
+#include "store/there.h"
 #include "table/spill.h"
 
 #define LEASE_BITS 14
@@ -210,22 +211,13 @@ static inline bool is_wide_still(const struct weir_call *c, union weir_u16b valu
            WEIR_SELDOM(weir_slot_kind(value) == WEIR_KIND_WIDE);
 }
 
-/* The slot's next value instead of this one.  False: somebody else has changed it. */
-static inline bool put(union weir_u16b *slot, union weir_u16b value, union weir_u16b next)
-{
-    /* Nothing to write, so nothing has compared the two halves that were read: do it now. */
-    if (WEIR_SELDOM(weir_eq16(next, value)))
-        return weir_eq16(weir_peek16(slot), value);
-    return weir_cas16(slot, value, next);
-}
-
 /* A key with a slot.  True: done. */
 static inline bool again(struct weir_call *c, uint64_t fp, union weir_u16b *slot,
                          union weir_u16b value)
 {
     union weir_u16b next = step_slot(c, fp, value);
     bool found_nothing = (c->op == WEIR_OP_RELEASE || c->op == WEIR_OP_RENEW) && !c->did;
-    return put(slot, value, c->op == WEIR_OP_LOOK || found_nothing ? value : next);
+    return weir_slot_put(slot, value, c->op == WEIR_OP_LOOK || found_nothing ? value : next);
 }
 
 static __attribute__((noinline, cold)) void apply_wide(struct weir_call *c,
@@ -328,23 +320,17 @@ static __attribute__((noinline)) bool take_parts_there(const struct weir_limit *
     if (value.hi != weir_slot_pack_tat(fp, limit->generation, 0, state.num).hi)
         return false;
     weir_token_bucket_take(limit, &state, now_ns, hits, out);
-    return put(slot, value, weir_slot_pack_tat(fp, limit->generation, state.ns, state.num));
+    return weir_slot_put(slot, value,
+                         weir_slot_pack_tat(fp, limit->generation, state.ns, state.num));
 }
 
-/* The same where a step is whole nanoseconds, as most rates' are: few registers, and half of the
- * slot stays as it is.  The limit's first line is all that is read of it. */
+/* Most rates have steps of whole nanoseconds. */
 WEIR_HOT bool weir_local_take_there(const struct weir_limit *limit, uint64_t key, uint64_t now_ns,
                                     uint64_t hits, struct weir_verdict *out, union weir_u16b *slot)
 {
-    if (WEIR_SELDOM(limit->step_den != 1 || limit->requests == 0))
+    if (WEIR_SELDOM(!weir_there_is_whole(limit)))
         return take_parts_there(limit, key, now_ns, hits, out, slot);
-    union weir_u16b value = weir_peek16(slot);
-    if (WEIR_SELDOM(value.hi != weir_slot_pack_tat(weir_key_fp(key), limit->generation, 0, 0).hi))
-        return false;
-    struct weir_gcra g = weir_gcra_of_tokens(limit);
-    struct weir_tat state = {.ns = value.lo};
-    weir_gcra_take_whole(&g, &state, now_ns, hits, out);
-    return put(slot, value, (union weir_u16b){.lo = state.ns, .hi = value.hi});
+    return weir_there_take(limit, weir_there_mark(limit, key), now_ns, hits, out, slot);
 }
 
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,

@@ -48,12 +48,9 @@ void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
     }
 }
 
-/* One addition for the two. */
-WEIR_HOT void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard,
-                                    uint64_t hits)
+WEIR_HOT uint64_t *weir_stats_within(const struct weir_table *table, uint32_t stat, uint32_t shard)
 {
-    uint64_t *at = &line_of(table, stat, shard)->counter[WEIR_STATS_BOTH];
-    (void)__atomic_fetch_add(at, hits, __ATOMIC_RELAXED);
+    return &line_of(table, stat, shard)->counter[WEIR_STATS_BOTH];
 }
 
 static uint64_t sum_of(const struct weir_table *table, uint32_t stat, uint32_t word)

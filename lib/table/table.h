@@ -121,8 +121,13 @@ void weir_stats_add(struct weir_table *table, uint32_t stat, uint32_t shard,
 /* The same for all counters at once. */
 void weir_stats_add_all(struct weir_table *table, uint32_t stat, uint32_t shard,
                         const uint64_t amounts[WEIR_COUNTERS]);
-/* Hits that were within the limit, and not near it: what most decisions add. */
-void weir_stats_add_within(struct weir_table *table, uint32_t stat, uint32_t shard, uint64_t hits);
+/* Hits that were within the limit, and not near it: what most decisions add.  One addition for the
+ * two counters; where it is done stays the same. */
+uint64_t *weir_stats_within(const struct weir_table *table, uint32_t stat, uint32_t shard);
+static inline void weir_stats_add_within(uint64_t *at, uint64_t hits)
+{
+    (void)__atomic_fetch_add(at, hits, __ATOMIC_RELAXED);
+}
 uint64_t weir_stats_read(const struct weir_table *table, uint32_t stat, enum weir_counter counter);
 
 #endif

@@ -355,7 +355,7 @@ static void a_table_of_another_size_forgives_nothing(void **state)
     }
     uint32_t stat = weir_stats_claim(table, 1234);
     weir_stats_add(table, stat, 5, WEIR_COUNTER_OVER_LIMIT, 42);
-    weir_stats_add_within(table, stat, 6, 17);
+    weir_stats_add_within(weir_stats_within(table, stat, 6), 17);
     weir_table_close(table);
     assert_int_equal(weir_table_resize(path, new_path, &large, why, sizeof why), 0);
     table = rig_open(new_path, NULL);
@@ -401,8 +401,8 @@ static void hits_within_the_limit_are_total_hits_too(void **state)
     struct weir_table *table = rig_open(NULL, &geometry);
     uint32_t stat = weir_stats_claim(table, 3);
     weir_stats_add_all(table, stat, 1, amounts);
-    weir_stats_add_within(table, stat, 1, 10);
-    weir_stats_add_within(table, stat, 2, 20);
+    weir_stats_add_within(weir_stats_within(table, stat, 1), 10);
+    weir_stats_add_within(weir_stats_within(table, stat, 2), 20);
     assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_TOTAL_HITS), 37);
     assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_WITHIN_LIMIT), 33);
     assert_int_equal(weir_stats_read(table, stat, WEIR_COUNTER_OVER_LIMIT), 4);
