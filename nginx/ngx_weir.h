@@ -280,7 +280,7 @@ static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t sta
 void ngx_weir_end(ngx_weir_record_t *record);
 /* The same, and its memory is another's: the cleanup of a record. */
 void ngx_weir_forget(void *record);
-/* Rules go, and others may come to lie where they did: names that were kept for the next are not. */
+/* Rules go, and others may come to lie where they did: so do names kept for the next. */
 void ngx_weir_forget_names(void);
 /* The process ends. */
 void ngx_weir_free_records(void);
