@@ -9,6 +9,7 @@ import re
 import time
 
 from bench.measure import Case
+from tests.chaos import history
 
 TITLE = "Exact limits of three nodes"
 SPREAD = ""
@@ -28,6 +29,12 @@ def calls(rig, redis):
     return sum(map(int, re.findall(r"cmdstat_(?:fcall|evalsha):calls=(\d+)", said)))
 
 
+def lasted(rig):
+    """How many seconds the last run took, from the first question to the last answer: more than was meant."""
+    hits = history.read(rig.folder / "history")
+    return (max(hit.answered_ns for hit in hits) - min(hit.sent_ns for hit in hits if hit.sent_ns)) / 1e9
+
+
 class Run:
     """Three nodes, asked for one key."""
 
@@ -42,7 +49,7 @@ class Run:
                                       ",".join(str(node.port) for node in nodes), "--rate", rig.quick(rate, 2000),
                                       "--seconds", seconds, rig.folder / "history"], cpus=rig.all_cpus))
         self.admitted, self.answers = counts["ok"], counts["ok"] + counts["over"]
-        self.rate, self.seconds = self.answers / seconds, seconds
+        self.rate = self.answers / seconds
         self.calls = calls(rig, redis) - before
         self.redis_us = (redis.cpu_ns() - began_ns) / self.answers / 1000
         self.node_us = (sum(node.cpu_ns() for node in nodes) - ours_ns) / self.answers / 1000
@@ -62,7 +69,7 @@ def cases(rig):
     yield Case("the same without leases", None, 100 * strict.calls / strict.answers, note=strict.note())
     yield Case("cold keys, calls of each", ("<=", 1.0), *cold(rig, redis))
     bucket = Run(rig, redis, "bucket")
-    share = 100 * bucket.admitted / (BURST + BUCKET * bucket.seconds)
+    share = 100 * bucket.admitted / (BURST + BUCKET * lasted(rig))
     yield Case("a bucket that is used up: calls, of 100", ("<=", 1.0), 100 * bucket.calls / bucket.answers,
                note=bucket.note())
     yield Case("and how much of it passes", (">=", 99.0), share, unit="%")

@@ -19,9 +19,10 @@ SHARE_OF_BARE = 0.95
 SHARE_OF_LIMIT_REQ = 1.0
 KEYS = 1_000_000
 SHORT = 6000            # requests of a short while
-REQUESTS = 400          # of a turn: a few milliseconds, so that what a busy neighbour does it does to all
-REQUESTS_OF_KEYS = 4000 # longer: a turn begins with caches full of what the others have touched, which is much here
-ROUNDS = 60             # of each start
+REQUESTS = 1600         # of a turn: a hundredth of a second, so that what a busy neighbour does it does to all; but
+                        # not less, for it begins with caches full of what the others have touched: of 400 that is 5%
+REQUESTS_OF_KEYS = 4000 # there is more to touch here
+ROUNDS = 40             # of each start
 STARTS = 40             # where a process's memory happens to lie makes a difference of its own
 STARTS_OF_KEYS = 8      # each fills a million first
 

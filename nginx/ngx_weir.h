@@ -259,7 +259,7 @@ typedef struct {
     struct weir_ticket *tickets;
 } ngx_weir_record_t;
 
-#define NGX_WEIR_RECORD_LEN 384 /* with what a module keeps behind it */
+#define NGX_WEIR_RECORD_LEN 320 /* with what a module keeps behind it */
 
 /* Keeps a decision in a record of NGX_WEIR_RECORD_LEN bytes, of which only ours are filled in; it
  * ends with the pool, by ngx_weir_forget.  NULL: no memory, and what was taken was given back.
@@ -280,8 +280,6 @@ static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t sta
 void ngx_weir_end(ngx_weir_record_t *record);
 /* The same, and its memory is another's: the cleanup of a record. */
 void ngx_weir_forget(void *record);
-/* Rules go, and others may come to lie where they did: so do names kept for the next. */
-void ngx_weir_forget_names(void);
 /* The process ends. */
 void ngx_weir_free_records(void);
 /* Tells the error log of who is refused or held. */

@@ -96,7 +96,6 @@ static void close_engine(void *data)
     main->worker.room = NULL;
     weir_close(main->engine);
     main->engine = NULL;
-    ngx_weir_forget_names();
 }
 
 static ngx_int_t add_threads(ngx_conf_t *cf, ngx_weir_main_conf_t *main)

@@ -38,7 +38,7 @@ struct batch_s {
     batch_t *next;
 };
 
-/* Of no cycle: where nginx is one process, a request may outlast the one that it began in. */
+/* A process has one engine as long as it lives, and so have they. */
 static ngx_weir_piece_t *pieces; /* those that are free */
 static batch_t *batches;
 
@@ -73,12 +73,6 @@ static void give_piece(void *record)
     ngx_weir_piece_t *piece = piece_of(record);
     piece->next = pieces;
     pieces = piece;
-}
-
-void ngx_weir_forget_names(void)
-{
-    for (ngx_weir_piece_t *piece = pieces; piece != NULL; piece = piece->next)
-        ((ngx_weir_record_t *)(piece + 1))->named = NULL;
 }
 
 void ngx_weir_free_records(void)
