@@ -64,7 +64,7 @@ error_log {folder}/{name}.log;
 events {{ worker_connections 512; }}
 http {{
     access_log off;
-    keepalive_requests 1000000000;
+    keepalive_requests 1000000000; keepalive_timeout 1h;
     client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
     uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
     upstream upstream {{ server 127.0.0.1:{upstream}; keepalive 64; keepalive_requests 1000000000; }}

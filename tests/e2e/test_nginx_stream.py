@@ -253,6 +253,7 @@ def test_a_leaky_bucket_lets_connections_go_at_its_rate():
     with Echo() as echo, Stream(leaky(10, 6), server=f"proxy_pass 127.0.0.1:{echo.tcp};", workers=1) as nginx:
         begin = time.monotonic_ns()
         held = [nginx.open() for _ in range(6)]
+        took_ms = (time.monotonic_ns() - begin) / MS
         for i, connection in enumerate(held):
             connection.sendall(b"%d" % i)
         assert [connection.recv(10) for connection in held] == [b"%d" % i for i in range(6)]
@@ -261,8 +262,11 @@ def test_a_leaky_bucket_lets_connections_go_at_its_rate():
         assert [data for data, _ in echo.seen] == [b"%d" % i for i in range(6)]  # first come, first served
         assert [i for i, (_, when) in enumerate(echo.seen) if when < begin + (i * 100 - 2) * MS] == []
         lines = nginx.wait_for_access(6)
-        assert sorted(line["verdict"] for line in lines) == ["DELAYED"] * 5 + ["PASSED"]
-        assert max(float(line["delay"]) for line in lines) <= 0.501
+        delays = [float(line["delay"]) for line in lines]
+        assert [line["verdict"] for line in lines] == ["DELAYED" if delay > 0 else "PASSED" for delay in delays]
+        assert max(delays) <= 0.501
+        # Who comes later than the one before has gone is not held: on a machine that was slow to open them.
+        assert delays.count(0) == 1 or took_ms > 100
 
 
 def test_a_full_bucket_refuses():
