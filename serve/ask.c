@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define TRIES_MAX 32 /* of a call: while nodes learn of a new rate, each finds the other's */
+#define TRIES_MAX 256 /* of a call: while nodes learn of a new rate, each finds the other's */
 
 /* ---- memory ---- */
 
