@@ -128,18 +128,18 @@ class Service:
             self.kill()
 
 
-def free_port():
+def free_port(kind=socket.SOCK_STREAM):
     """For programs that cannot choose one themselves and tell us.  Below those that the kernel gives away, and none
     twice: who shares a port on purpose, as weir's workers do, would share it with a stranger."""
     while True:
         port = 10000 + secrets.randbelow(22000)
-        if port not in given_ports and can_bind(port):
+        if port not in given_ports and can_bind(port, kind):
             given_ports.add(port)
             return port
 
 
-def can_bind(port):
-    with socket.socket() as probe:
+def can_bind(port, kind):
+    with socket.socket(type=kind) as probe:
         try:
             probe.bind(("127.0.0.1", port))
             return True

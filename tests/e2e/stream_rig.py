@@ -33,7 +33,7 @@ class Stream(Nginx):
     template = CONF
 
     def __init__(self, rules=RULES, server="return passed;", *, stream="", listen="", udp=False, **more):
-        self.tcp, self.udp = free_port(), free_udp_port()
+        self.tcp, self.udp = free_port(), free_port(socket.SOCK_DGRAM)
         servers = "server { listen 127.0.0.1:{tcp}%s; weir_limit on; %s }\n" % (listen, server)
         if udp:
             servers += "server { listen 127.0.0.1:{udp} udp; weir_limit on; %s }\n" % server
@@ -61,12 +61,6 @@ class Stream(Nginx):
     def statuses(self, count):
         """(status, verdict) of so many sessions, as they are logged."""
         return [(line["status"], line["verdict"]) for line in self.wait_for_access(count)]
-
-
-def free_udp_port():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def converse(connection, data=b""):

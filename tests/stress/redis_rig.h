@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -40,17 +41,25 @@ struct redis_rig {
     uint32_t count;
 };
 
-/* A port that was free just now, as text. */
+/* A port that was free just now, as text.  Below those that the kernel gives to connections: one of
+ * these may go to somebody's connection before the server has come to listen. */
 static inline const char *redis_rig_port(char out[static 8])
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
-    close(fd);
-    snprintf(out, 8, "%u", (unsigned)ntohs(at.sin_port));
-    return out;
+    for (;;) {
+        uint16_t random;
+        assert_int_equal(getrandom(&random, sizeof(random), 0), sizeof(random));
+        unsigned port = 10000u + random % 22000u;
+        struct sockaddr_in at = {.sin_family = AF_INET,
+                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                 .sin_port = htons((uint16_t)port)};
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        bool is_free = bind(fd, (struct sockaddr *)&at, sizeof(at)) == 0;
+        close(fd);
+        if (is_free) {
+            snprintf(out, 8, "%u", port);
+            return out;
+        }
+    }
 }
 
 static inline void redis_rig_exec(const struct redis_rig *rig)
