@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #define DISTANCE_MAX 64u
-#define OFTEN_NS 64000u   /* told more often than this: less of it */
-#define SELDOM_NS 256000u /* less often: more */
+#define OFTEN_NS 64000u    /* told more often than this: less of it */
+#define SELDOM_NS 2000000u /* less often: more; but a clock like nginx's moves once a millisecond */
 #define THROTTLE_DOMAIN "CL.THROTTLE"
 
 static uint64_t draw(struct weir_session *s)
