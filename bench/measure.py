@@ -9,6 +9,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import contextlib
 import glob
+import itertools
 import json
 import os
 import pathlib
@@ -57,6 +58,13 @@ def interval(values, rounds=2000):
     """95%, of the median."""
     source = random.Random(1)
     medians = sorted(statistics.median(source.choices(values, k=len(values))) for _ in range(rounds))
+    return [medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]]
+
+
+def interval_of_groups(groups, rounds=2000):
+    """The same, of values that have something in common with those of their group: whole groups are drawn."""
+    source = random.Random(1)
+    medians = sorted(statistics.median(itertools.chain(*source.choices(groups, k=len(groups)))) for _ in range(rounds))
     return [medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]]
 
 
