@@ -68,11 +68,11 @@ typedef struct ngx_http_weir_record_s ngx_http_weir_record_t;
 /* What is kept of a decision. */
 struct ngx_http_weir_record_s {
     ngx_weir_record_t base;
-    ngx_http_weir_record_t *before;  /* that of the stage before, or NULL */
     const struct weir_header *lists; /* headers of this stage that are lists */
-    uint32_t list_count;
-    uint32_t stages;                    /* asked so far */
-    uint32_t dialects;                  /* where it was asked */
+    ngx_http_weir_record_t *before;  /* that of the stage before, or NULL */
+    uint32_t dialects;               /* where it was asked */
+    uint8_t list_count;
+    uint8_t stages;                     /* asked so far */
     char numbers[WEIR_NUMBERS_LEN_MAX]; /* values of the other headers, once they are sent */
 };
 
@@ -102,6 +102,8 @@ bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 /* ngx_http_weir_decide.c */
 /* Says when a location asks what: once all else of it is known. */
 void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf);
+/* Three phases: in the first, what will be decided is only fetched. */
+ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);
 /* The service has decided, or (NULL) has not: what the phase's handler would have returned. */

@@ -164,8 +164,9 @@ static bool cut_prefix(struct weir_str *key, const char *prefix)
 }
 
 /* All but the address, which is asked for most. */
-static __attribute__((noinline)) int find_other(ngx_http_weir_asking_t *a, struct weir_str key,
-                                                struct weir_str *value)
+NGX_WEIR_HOT static __attribute__((noinline)) int find_other(ngx_http_weir_asking_t *a,
+                                                             struct weir_str key,
+                                                             struct weir_str *value)
 {
     ngx_http_request_t *r = request_of(a);
     if (is_key(key, "path"))

@@ -119,6 +119,28 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
     return decide(&a, stages, waiter);
 }
 
+/* Not if a variable would be looked at: nginx keeps what they are, and it is too early to say. */
+static __attribute__((noinline)) NGX_WEIR_HOT void foresee(ngx_http_request_t *r,
+                                                           ngx_weir_main_conf_t *main)
+{
+    ngx_http_weir_asking_t a;
+    ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+    if (r != r->main || conf->user != NULL || conf->base.attributes != NULL)
+        return;
+    init_asking(&a, r, conf);
+    main->worker.foretells = weir_check_http_soon(main->worker.session, &a.base.http);
+}
+
+/* Some time before it is decided, so that its counter is there by then.  In vain, where the request
+ * is another in the end, by a rewrite or by its location. */
+NGX_WEIR_HOT ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r)
+{
+    ngx_weir_main_conf_t *main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
+    if (NGX_WEIR_SELDOM(main->worker.foretells))
+        foresee(r, main);
+    return NGX_DECLINED;
+}
+
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)
 {
     return handle(r, NGX_HTTP_WEIR_PREACCESS);

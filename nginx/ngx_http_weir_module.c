@@ -38,6 +38,7 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     if (!main->base.is_used)
         return NGX_OK;
     if (ngx_weir_open(cf, &main->base) != NGX_OK ||
+        add_handler(cf, NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_weir_server_rewrite) != NGX_OK ||
         add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess) != NGX_OK ||
         (main->has_late &&
          add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK))

@@ -43,7 +43,7 @@ static __attribute__((noinline)) ngx_int_t keep_lists(ngx_http_weir_record_t *re
         headers[i].value.ptr = values + (lists.headers[i].value.ptr - lists.values);
     }
     record->lists = headers;
-    record->list_count = count;
+    record->list_count = (uint8_t)count;
     return NGX_OK;
 }
 
@@ -71,7 +71,7 @@ static ngx_inline void begin(ngx_http_weir_record_t *record, const ngx_http_weir
 {
     const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;
     record->before = a->before;
-    record->stages = (uint32_t)stages;
+    record->stages = (uint8_t)stages;
     record->dialects = conf->dialects;
     record->list_count = 0;
 }

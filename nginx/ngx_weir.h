@@ -69,7 +69,8 @@ typedef struct {
     ngx_weir_service_t *service;
     ngx_msec_t read_ms; /* when the clock was read, on nginx's own */
     uint64_t now_ns;    /* what it said */
-    ngx_uint_t held;    /* requests in the queue */
+    uint32_t held;      /* requests in the queue */
+    bool foretells;     /* requests: see weir_check_http_soon() */
     struct weir_told_last told_last;
     ngx_uint_t held_max; /* this worker's share */
 } ngx_weir_worker_t;
@@ -241,23 +242,26 @@ enum { NGX_WEIR_BYPASSED, NGX_WEIR_PASSED, NGX_WEIR_DELAYED, NGX_WEIR_REJECTED }
 
 /* What is kept of a decision. */
 typedef struct {
+    /* What an answer reads, in one line; by then it is far away, where it was passed on: */
     ngx_weir_main_conf_t *main;
-    ngx_connection_t *connection;
-    unsigned verdict : 8;
-    unsigned is_dry : 1;
-    unsigned is_held : 1;  /* in the queue now */
+    uint8_t verdict;
+    bool is_dry;
+    bool is_held; /* in the queue now */
+    uint32_t ticket_count;
     struct weir_told told; /* of the tightest; the rule's name is in `rule` */
-    uint64_t due_ns;       /* when a held request goes on */
-    ngx_msec_t delay_ms;
+
+    ngx_connection_t *connection;
+    uint64_t due_ns; /* when a held request goes on */
     ngx_str_t rule;
     /* Whose name that is, if it was found in the table's rules, of which generation; NULL: not.  It
      * outlasts the request: the next one to have this memory is often of the same rule. */
     const struct weir_rule_info *named;
     uint64_t named_generation;
     ngx_event_t *renew; /* NULL: no slots that could expire */
-    ngx_uint_t ticket_count;
     struct weir_ticket *tickets;
+    uint32_t delay_ms;
 } ngx_weir_record_t;
+_Static_assert(offsetof(ngx_weir_record_t, told.reset_after_ns) == NGX_WEIR_LINE, "of an answer");
 
 #define NGX_WEIR_RECORD_LEN 320 /* with what a module keeps behind it */
 

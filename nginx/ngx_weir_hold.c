@@ -53,10 +53,10 @@ static void arm(ngx_event_t *ev, uint64_t wait_ns)
 
 void ngx_weir_hold(ngx_weir_record_t *record, ngx_event_t *ev, uint64_t delay_ns, uint64_t now_ns)
 {
-    record->is_held = 1;
+    record->is_held = true;
     record->main->worker.held++;
     record->due_ns = now_ns + delay_ns;
-    record->delay_ms += ms_of(delay_ns);
+    record->delay_ms = (uint32_t)ngx_min(record->delay_ms + ms_of(delay_ns), UINT32_MAX);
     arm(ev, delay_ns);
 }
 
@@ -115,7 +115,7 @@ bool ngx_weir_may_go(ngx_weir_record_t *record, ngx_event_t *ev)
         arm(ev, turn_ns - now_ns);
         return false;
     }
-    record->is_held = 0;
+    record->is_held = false;
     record->main->worker.held--;
     return true;
 }

@@ -149,7 +149,7 @@ void ngx_weir_end(ngx_weir_record_t *record)
         record->main->worker.held--;
     else
         ngx_weir_settle(record, 0); /* unless there was an answer */
-    record->is_held = 0;
+    record->is_held = false;
     if (record->ticket_count == 0)
         return;
     uint64_t now_ns = ngx_weir_now(record->main);
@@ -309,8 +309,8 @@ static void begin(ngx_weir_record_t *record, const ngx_weir_asking_t *a)
     record->verdict = NGX_WEIR_SELDOM(told->is_refused) ? NGX_WEIR_REJECTED
                       : told->is_limited                ? NGX_WEIR_PASSED
                                                         : NGX_WEIR_BYPASSED;
-    record->is_dry = (unsigned)a->place->dry_run;
-    record->is_held = 0;
+    record->is_dry = a->place->dry_run != 0;
+    record->is_held = false;
     record->delay_ms = 0;
     record->renew = NULL;
     record->ticket_count = 0;
@@ -357,6 +357,7 @@ NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, u
         give_piece(record);
         return NULL;
     }
+    worker->foretells = record->told.foretell;
     begin(record, a);
     (void)keep_name(record, pool); /* where there is no memory it has none */
     end_with(pool, record);

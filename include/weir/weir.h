@@ -164,6 +164,7 @@ struct weir_told {
     uint64_t generation;               /* of the rules that it is of; 0: not known */
     bool is_limited;                   /* false: no limit applied, and there are no numbers */
     bool is_refused;
+    bool foretell; /* weir_check_http_soon() would be of use for the next request */
     uint64_t limit, remaining;
     uint64_t wait_s; /* seconds to wait, where the limit refused; else 0 */
     uint64_t reset_after_ns, now_ns;
@@ -177,6 +178,11 @@ WEIR_API void weir_headers_tell(struct weir_told *out, const struct weir_decisio
 WEIR_API WEIR_MUST_CHECK bool weir_check_http_again(struct weir_session *s,
                                                     const struct weir_http *http, uint64_t now_ns,
                                                     struct weir_told *out);
+
+/* For who sees a request some time before it is to be decided: where they come with another key
+ * each, and this one is like the one before it in all else, its counter is fetched meanwhile.  Says
+ * whether it was.  A hint, and nothing else: it decides nothing and counts nothing. */
+WEIR_API bool weir_check_http_soon(struct weir_session *s, const struct weir_http *http);
 
 struct weir_header {
     struct weir_str name, value;

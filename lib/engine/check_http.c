@@ -25,12 +25,24 @@ static bool is_asked_alike(struct weir_session *s, const struct weir_http *http)
            WEIR_MOSTLY(is_of_domain(&s->plans[0], http->domain));
 }
 
-/* Most values are addresses, as long as this: two words, and no call. */
+static inline bool is_same_short(struct weir_str a, struct weir_str b)
+{
+    for (size_t i = 0; i < a.len; i++)
+        if (a.ptr[i] != b.ptr[i])
+            return false;
+    return true;
+}
+
+/* Without a call, where it is not long.  Most values are addresses: two words. */
 static inline bool is_same(struct weir_str a, struct weir_str b)
 {
     uint64_t first[2], last[2];
     const size_t word = sizeof(uint64_t);
-    if (WEIR_SELDOM(a.len != b.len || a.len < word || a.len > 2 * word))
+    if (WEIR_SELDOM(a.len != b.len))
+        return false;
+    if (WEIR_SELDOM(a.len < word))
+        return is_same_short(a, b);
+    if (WEIR_SELDOM(a.len > 2 * word))
         return weir_str_eq(a, b);
     memcpy(&first[0], a.ptr, word);
     memcpy(&first[1], b.ptr, word);
@@ -39,8 +51,10 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
     return first[0] == first[1] && last[0] == last[1];
 }
 
-/* Values are written to r: on the stack they would be guarded. */
-static inline bool answers_alike(struct weir_session *s, const struct weir_http *http)
+/* Values are written to r: on the stack they would be guarded.  Once in memory, though three call
+ * it: who asks again finds it where who asked before has left it. */
+static __attribute__((noinline)) WEIR_HOT bool answers_alike(struct weir_session *s,
+                                                             const struct weir_http *http)
 {
     struct weir_recall *r = &s->recall;
     for (uint32_t i = 0; i < r->count; i++) {
@@ -158,12 +172,21 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
     out->generation = s->swift.generation;
     out->is_limited = verdict.allowed;
     out->is_refused = false;
+    out->foretell = s->foretell;
     out->limit = verdict.limit;
     out->remaining = verdict.remaining;
     out->wait_s = 0;
     out->reset_after_ns = verdict.reset_after_ns;
     out->now_ns = now_ns;
     return true;
+}
+
+WEIR_HOT bool weir_check_http_soon(struct weir_session *s, const struct weir_http *http)
+{
+    s->foretell = false; /* until a key is another */
+    if (s->is_recallable && s->swift.is_ready)
+        (void)answers_alike(s, http); /* which fetches what has another name */
+    return s->foretell;
 }
 
 WEIR_HOT int weir_check_http(struct weir_session *s, const struct weir_http *http, uint64_t now_ns,

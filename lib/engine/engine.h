@@ -137,6 +137,7 @@ struct weir_session {
     uint32_t top_countdown;            /* to the next decision that is told (top.h) */
     uint32_t item_count, charge_count;
     bool is_recallable;     /* plans[0] is what the answers in recall come to */
+    bool foretell;          /* requests come with another key each (recall.h) */
     _Atomic(bool) has_news; /* mine may not be current (publish.h) */
 
     /* With that, all that a request needs which is like the last one, in one page: */

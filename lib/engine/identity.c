@@ -2,6 +2,7 @@
 #include "engine/identity.h"
 
 #include "base/err.h"
+#include "base/hot.h"
 #include "rules/address.h"
 
 #include <inttypes.h>
@@ -42,13 +43,40 @@ static bool cut_address(struct cut_address *out, struct weir_str text,
     return true;
 }
 
+static inline struct weir_sip begin_with(const struct weir_hash_key *key,
+                                         const struct weir_entry *entries, uint32_t count)
+{
+    struct weir_sip sip = weir_sip_begin(key);
+    for (uint32_t i = 0; i < count; i++)
+        add_entry(&sip, KIND_VALUE, entries[i].key, entries[i].value.ptr, entries[i].value.len);
+    return sip;
+}
+
+/* 0 would say that there is none. */
+static inline uint64_t end_of(struct weir_sip *sip)
+{
+    uint64_t hash = weir_sip_end(sip);
+    return hash ? hash : 1;
+}
+
 uint64_t weir_identity_plain(const struct weir_hash_key *key, const struct weir_entry *entries,
                              uint32_t entry_count)
 {
-    struct weir_sip sip = weir_sip_begin(key);
-    for (uint32_t i = 0; i < entry_count; i++)
-        add_entry(&sip, KIND_VALUE, entries[i].key, entries[i].value.ptr, entries[i].value.len);
-    return weir_sip_end(&sip);
+    struct weir_sip sip = begin_with(key, entries, entry_count);
+    return end_of(&sip);
+}
+
+struct weir_sip weir_identity_before(const struct weir_hash_key *key,
+                                     const struct weir_entry *entries, uint32_t entry_count)
+{
+    return begin_with(key, entries, entry_count - 1);
+}
+
+WEIR_HOT uint64_t weir_identity_with(struct weir_sip before, struct weir_str key,
+                                     struct weir_str value)
+{
+    add_entry(&before, KIND_VALUE, key, value.ptr, value.len);
+    return end_of(&before);
 }
 
 /* What of an entry counts: its value, the pattern that it shares, or in *address a prefix of it. */

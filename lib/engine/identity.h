@@ -22,9 +22,15 @@
 #include "rules/rules.h"
 #include "store/redis/key.h"
 
-/* The hash of the entries as they are. */
+/* The hash of the entries as they are; never 0. */
 uint64_t weir_identity_plain(const struct weir_hash_key *key, const struct weir_entry *entries,
                              uint32_t entry_count);
+
+/* The same in two steps, for who changes nothing but the last value: the hash of all but the last
+ * entry, and what it is with that one. */
+struct weir_sip weir_identity_before(const struct weir_hash_key *key,
+                                     const struct weir_entry *entries, uint32_t entry_count);
+uint64_t weir_identity_with(struct weir_sip before, struct weir_str key, struct weir_str value);
 
 /* The hash of the entries as a rule sees them: values shared or cut as the match says. */
 uint64_t weir_identity_matched(const struct weir_hash_key *key, const struct weir_entry *entries,

@@ -135,9 +135,7 @@ static void charge_override(struct weir_session *s, struct weir_item *item,
 
 static uint64_t name_entries(const struct weir_session *s, const struct weir_descriptor *d)
 {
-    uint64_t hash =
-        weir_identity_plain(weir_table_hash_key(s->engine->table), d->entries, d->entry_count);
-    return hash ? hash : 1;
+    return weir_identity_plain(weir_table_hash_key(s->engine->table), d->entries, d->entry_count);
 }
 
 /* Requests are much alike, and so are the limits that their nth descriptors meet: before the rule
@@ -418,10 +416,10 @@ int weir_plan_one(struct weir_session *s, const struct weir_published *published
     return 0;
 }
 
-void weir_plan_rename(struct weir_session *s)
+void weir_plan_rename(struct weir_session *s, uint64_t hash)
 {
     struct weir_item *item = s->items;
-    item->hash = name_entries(s, item->descriptor);
+    item->hash = hash;
     for (uint32_t i = 0; i < item->charge_count; i++) {
         struct weir_charge *c = &item->charges[i];
         c->key = weir_identity_key(item->hash, c->limit->tag);

@@ -23,8 +23,8 @@ WEIR_MUST_CHECK int weir_plan_one(struct weir_session *s, const struct weir_publ
                                   const struct weir_request *request, bool is_refund);
 
 /* The same plan where an entry of its only descriptor has another value, which the rules do not
- * look at: other counters of the same limits. */
-void weir_plan_rename(struct weir_session *s);
+ * look at, and so another hash: other counters of the same limits. */
+void weir_plan_rename(struct weir_session *s, uint64_t hash);
 
 /* Decides it by the table: the second half of weir_check(). */
 void weir_check_planned(struct weir_session *s, struct weir_plan *plan, uint64_t now_ns,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/recall.h"
 
+#include "base/hot.h"
+#include "base/str.h"
+#include "engine/identity.h"
 #include "engine/plan.h"
 #include "engine/stats.h"
 #include "store/there.h"
@@ -104,9 +107,8 @@ static struct weir_entry *last_entry(struct weir_session *s)
 }
 
 /* Which answer is that entry's value as it is; at the end of all bytes, where others have room. */
-static uint8_t find_named(struct weir_session *s, struct weir_recall *r)
+static uint8_t find_named(struct weir_recall *r, struct weir_entry *entry)
 {
-    struct weir_entry *entry = last_entry(s);
     for (uint32_t i = 0; i < r->count; i++) {
         struct weir_answer *answer = &r->answers[i];
         if (answer->value.ptr != entry->value.ptr ||
@@ -119,22 +121,59 @@ static uint8_t find_named(struct weir_session *s, struct weir_recall *r)
     return WEIR_RECALL_ANSWERS;
 }
 
-bool weir_recall_rename(struct weir_session *s, struct weir_str value)
+/* For weir_recall_rename(), where something may be another. */
+static void note_named(struct weir_session *s)
+{
+    struct weir_recall *r = &s->recall;
+    const struct weir_descriptor *d = s->items[0].descriptor;
+    r->entry = last_entry(s);
+    r->named = find_named(r, r->entry);
+    if (r->named == WEIR_RECALL_ANSWERS)
+        return;
+    struct weir_str name = r->answers[r->named].key; /* is near; most often they are the same */
+    r->key = weir_str_eq(name, r->entry->key) ? name : r->entry->key;
+    r->before =
+        weir_identity_before(weir_table_hash_key(s->engine->table), d->entries, d->entry_count);
+    r->is_address = weir_str_eq(r->key, WEIR_STR("remote_address"));
+}
+
+/* Those are cut to a prefix first. */
+static inline bool may_be_ipv6(const struct weir_recall *r, struct weir_str value)
+{
+    return r->is_address && value.len > 0 && memchr(value.ptr, ':', value.len);
+}
+
+/* As weir_plan_rename() does, where there is one counter. */
+static inline void rename_swift(struct weir_session *s, uint64_t hash)
+{
+    struct weir_swift *swift = &s->swift;
+    struct weir_charge *c = s->charges;
+    s->items[0].hash = hash;
+    c->key = weir_identity_key(hash, swift->limit.tag);
+    c->met = NULL;
+    weir_local_prefetch_likely(s->engine->table, c->key);
+    swift->slot = NULL;
+    swift->mark = weir_there_mark(&swift->limit, c->key);
+}
+
+WEIR_HOT bool weir_recall_rename(struct weir_session *s, struct weir_str value)
 {
     struct weir_recall *r = &s->recall;
     struct weir_answer *answer = &r->answers[r->named];
-    struct weir_entry *entry = last_entry(s);
     char *at = r->bytes + (answer->value.ptr - r->bytes);
     bool is_known = r->known >> (value.len & 63) & 1;
     if (is_known || value.len > (size_t)(r->bytes + WEIR_RECALL_BYTES - at) ||
-        weir_shape_may_be_ipv6(&(struct weir_entry){entry->key, value}))
+        may_be_ipv6(r, value))
         return false;
     if (value.len > 0)
         memcpy(at, value.ptr, value.len);
-    answer->value.len = entry->value.len = value.len;
-    weir_plan_rename(s);
-    s->swift.slot = NULL; /* of the first counter: where there are others it is not asked */
-    s->swift.mark = weir_there_mark(&s->swift.limit, s->charges[0].key);
+    answer->value.len = r->entry->value.len = value.len;
+    s->foretell = true;
+    uint64_t hash = weir_identity_with(r->before, r->key, value);
+    if (s->swift.is_ready)
+        rename_swift(s, hash);
+    else
+        weir_plan_rename(s, hash);
     return true;
 }
 
@@ -149,7 +188,9 @@ void weir_recall_note(struct weir_session *s, uint64_t now_ns)
     r->is_repeated = sum != 0 && (sum == r->sum || may_be_another);
     r->sum = sum;
     r->rule = rule;
-    r->named = may_be_another && r->has_all ? find_named(s, r) : WEIR_RECALL_ANSWERS;
+    r->named = WEIR_RECALL_ANSWERS;
+    if (may_be_another && r->has_all)
+        note_named(s);
     note_swift(s);
     s->is_recallable = r->has_all && !weir_key_overrides_live(s->engine->table, now_ns);
 }

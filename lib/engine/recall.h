@@ -27,6 +27,7 @@
 #define WEIR_ENGINE_RECALL_H
 
 #include "algo/limit.h"
+#include "base/hash.h"
 
 #include <stdbool.h>
 #include <weir/weir.h>
@@ -49,10 +50,15 @@ struct weir_recall {
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
     uint64_t hits;
     _Alignas(64) char bytes[WEIR_RECALL_BYTES];
+    /* What may be another makes an entry of the plan's only descriptor: its last. */
+    struct weir_entry *entry;
+    struct weir_str key;    /* of that entry */
+    struct weir_sip before; /* the hash of those before it (identity.h) */
+    uint64_t known;         /* lengths of which it may not be: see weir_rule_takes_any() */
+    bool is_address;        /* of a client */
+    bool has_all;           /* answers */
+    bool is_repeated;       /* met the counters that the one before it met */
     uint32_t used;
-    bool has_all;                  /* answers */
-    bool is_repeated;              /* met the counters that the one before it met */
-    uint64_t known;                /* lengths of which it may not be: see weir_rule_takes_any() */
     uint64_t sum;                  /* over the counters that the last request met; 0: none */
     const struct weir_rule *rule;  /* that it met; for comparison only */
     const struct weir_http *heard; /* whose answers are noted: while it is described */

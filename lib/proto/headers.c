@@ -111,6 +111,7 @@ WEIR_HOT void weir_headers_tell(struct weir_told *out, const struct weir_decisio
     const struct weir_status *s = tightest_of(decision);
     bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
     out->is_refused = is_refused;
+    out->foretell = false;
     out->is_limited = s != NULL;
     out->rule = s ? s->rule : NULL;
     out->generation = 0;

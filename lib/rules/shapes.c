@@ -143,7 +143,7 @@ static bool cut_address(struct asking *a, struct weir_entry *entry)
     return true;
 }
 
-bool weir_shape_may_be_ipv6(const struct weir_entry *entry)
+static bool may_be_ipv6(const struct weir_entry *entry)
 {
     return weir_str_eq(entry->key, WEIR_STR("remote_address")) && entry->value.len > 0 &&
            memchr(entry->value.ptr, ':', entry->value.len);
@@ -153,7 +153,7 @@ bool weir_shape_may_be_ipv6(const struct weir_entry *entry)
 static bool may_be_cut(const struct weir_entry *entries, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (weir_shape_may_be_ipv6(&entries[i]))
+        if (may_be_ipv6(&entries[i]))
             return true;
     return false;
 }

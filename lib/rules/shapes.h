@@ -55,9 +55,6 @@ bool weir_attribute_find(const struct weir_domain *domain, struct weir_str name,
 bool weir_attribute_lookup(const struct weir_domain *domain, struct weir_str name,
                            const struct weir_str *from_value, struct weir_str *value);
 
-/* Whether an entry's value may be an address of IPv6, which is not counted as it is. */
-bool weir_shape_may_be_ipv6(const struct weir_entry *entry);
-
 /* Memory of the caller for what a request becomes. */
 struct weir_shape_room {
     struct weir_descriptor *descriptors;

@@ -48,6 +48,21 @@ def test_who_comes_in_turn_is_counted_by_himself():
         assert passed == {**{key: 6 if key == "vip" else 4 for key in keys}, "by header": 2}
 
 
+def test_what_a_rewrite_made_of_it_is_counted():
+    """A request's counter is fetched early, by what it says then; it is counted by what it says in the end."""
+    limit = "rate_limit: {unit: day, requests_per_unit: 3, algorithm: token_bucket}"
+    server = "if ($arg_to) { set $args k=$arg_to; }\n" \
+             "location /moved { set $args k=moved; alias {folder}/html/; weir_limit on; }"
+    with Nginx(f"domain: api\ndescriptors: [{{key: query.k, {limit}}}]\n", workers=1, server=server) as nginx:
+        passed = collections.Counter()
+        for i in range(20):
+            passed["fresh"] += nginx.ask(f"/?k={i}").status == 200  # so it is known that keys differ
+            passed["to"] += nginx.ask(f"/?k=from{i}&to=a").status == 200
+            passed["moved"] += nginx.ask(f"/moved/?k=of{i}").status == 200
+            passed["not asked for"] += nginx.ask(f"/?k=from{i}").status == 200
+        assert passed == {"fresh": 20, "to": 3, "moved": 3, "not asked for": 20}
+
+
 # ---- before and after authentication ----
 
 def test_addresses_are_counted_before_authentication_and_users_after():

@@ -137,6 +137,24 @@ static void a_name_is_the_hash_of_the_bytes_of_the_format(void **state)
                      weir_siphash13(&KEY, bytes, sizeof(bytes) - 1));
 }
 
+/* As weir_recall_rename() needs it: the last value comes later than the rest. */
+static void the_last_value_may_come_later(void **state)
+{
+    const struct weir_entry entries[] = {E("a", "longer than a word"), E("b", ""), E("key", "v")};
+    static const char value[] = "a value of any length";
+    (void)state;
+    for (uint32_t count = 1; count <= 3; count++) {
+        struct weir_sip before = weir_identity_before(&KEY, entries, count);
+        for (size_t len = 0; len < sizeof(value); len++) {
+            struct weir_entry all[3];
+            memcpy(all, entries, sizeof(all));
+            all[count - 1].value = (struct weir_str){.ptr = value, .len = len};
+            assert_int_equal(weir_identity_with(before, all[count - 1].key, all[count - 1].value),
+                             weir_identity_plain(&KEY, all, count));
+        }
+    }
+}
+
 static void the_largest_descriptor_fits(void **state)
 {
     (void)state;
@@ -162,6 +180,7 @@ int main(void)
         cmocka_unit_test(addresses_count_by_their_prefix),
         cmocka_unit_test(what_is_no_address_counts_whole),
         cmocka_unit_test(a_name_is_the_hash_of_the_bytes_of_the_format),
+        cmocka_unit_test(the_last_value_may_come_later),
         cmocka_unit_test(the_largest_descriptor_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

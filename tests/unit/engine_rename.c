@@ -96,6 +96,11 @@ static void another_value_is_decided_as_any_other(void **state)
         draw_value(&seed, value, sizeof(value));
         snprintf(text, sizeof(text), "%s=%s", keys[which], value);
         uint64_t step_ns = draw(&seed, 4) * RIG_SECOND / 7;
+        if (draw(&seed, 2) == 0)
+            (void)foresee(both[0], text);
+        if (draw(&seed, 8) == 0)
+            (void)foresee(both[0],
+                          "user=somebody query.two=who query.seen=never path=/a/1 query.deep=c");
         for (int k = 0; k < 2; k++) {
             both[k]->now_ns += step_ns;
             if (k == 1)
@@ -110,6 +115,32 @@ static void another_value_is_decided_as_any_other(void **state)
     assert_same_value_statistics(both[0], both[1]);
     rig_close(both[0]);
     rig_close(both[1]);
+}
+
+static void it_is_known_who_comes_with_another_key(void **state)
+{
+    struct rig *r = rig_open(RULES, NULL);
+    struct weir_told told;
+    char text[32];
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        snprintf(text, sizeof(text), "user=%d", i);
+        (void)ask_swiftly(r, text, NULL, &told);
+    }
+    assert_true(told.foretell);
+    assert_true(foresee(r, "user=5"));
+    assert_true(ask_swiftly(r, "user=5", NULL, &told));
+    assert_true(told.foretell);
+    assert_int_equal(told.remaining, 8);
+    assert_false(foresee(r, "user=5")); /* as the last one was */
+    assert_true(ask_swiftly(r, "user=5", NULL, &told));
+    assert_false(told.foretell);
+    assert_int_equal(told.remaining, 7);
+    assert_true(ask_swiftly(r, "user=6", NULL, &told));
+    assert_true(told.foretell);
+    assert_int_equal(told.remaining, 8);
+    assert_false(foresee(r, "remote_address=192.0.2.1")); /* other rules: nothing is known */
+    rig_close(r);
 }
 
 struct seen {
@@ -179,6 +210,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_value_is_decided_as_any_other),
+        cmocka_unit_test(it_is_known_who_comes_with_another_key),
         cmocka_unit_test(busy_keys_have_their_own_words),
         cmocka_unit_test(a_value_that_is_too_long_is_told),
     };

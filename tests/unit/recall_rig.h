@@ -44,6 +44,18 @@ static inline bool ask_swiftly(struct rig *r, const char *attributes, const uint
     return is_swift;
 }
 
+/* Such a request is about to come; or does not. */
+static inline bool foresee(struct rig *r, const char *attributes)
+{
+    char *copy = strdup(attributes);
+    assert_non_null(copy);
+    struct weir_http http = {.attribute = look_up, .ctx = copy};
+    bool was_fetched = weir_check_http_soon(r->s, &http);
+    memset(copy, '#', strlen(copy));
+    free(copy);
+    return was_fetched;
+}
+
 static inline void forget(struct rig *r)
 {
     struct weir_decision kept = r->decision;
