@@ -11,7 +11,7 @@
 ngx_http_weir_record_t *ngx_http_weir_find_again(ngx_http_request_t *r)
 {
     for (ngx_pool_cleanup_t *c = r->pool->cleanup; c != NULL; c = c->next)
-        if (c->handler == ngx_weir_forget)
+        if (ngx_weir_is_record(c))
             return c->data;
     return NULL;
 }

@@ -266,7 +266,7 @@ _Static_assert(offsetof(ngx_weir_record_t, told.reset_after_ns) == NGX_WEIR_LINE
 #define NGX_WEIR_RECORD_LEN 320 /* with what a module keeps behind it */
 
 /* Keeps a decision in a record of NGX_WEIR_RECORD_LEN bytes, of which only ours are filled in; it
- * ends with the pool, by ngx_weir_forget.  NULL: no memory, and what was taken was given back.
+ * ends with the pool.  NULL: no memory, and what was taken was given back.
  * Nothing is kept of what a refusal took. */
 void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_decision *decision,
                     uint64_t now_ns);
@@ -282,8 +282,8 @@ static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t sta
 }
 /* Gives back what is left: all of a request that left before its turn, else its slots. */
 void ngx_weir_end(ngx_weir_record_t *record);
-/* The same, and its memory is another's: the cleanup of a record. */
-void ngx_weir_forget(void *record);
+/* Whether a cleanup is a record's, which is its data then. */
+bool ngx_weir_is_record(const ngx_pool_cleanup_t *cleanup);
 /* The process ends. */
 void ngx_weir_free_records(void);
 /* Tells the error log of who is refused or held. */

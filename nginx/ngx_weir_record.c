@@ -93,10 +93,10 @@ void ngx_weir_free_records(void)
 }
 
 /* As ngx_pool_cleanup_add() would. */
-static void end_with(ngx_pool_t *pool, void *record)
+static void end_with(ngx_pool_t *pool, void *record, ngx_pool_cleanup_pt handler)
 {
     ngx_weir_piece_t *piece = piece_of(record);
-    piece->cleanup.handler = ngx_weir_forget;
+    piece->cleanup.handler = handler;
     piece->cleanup.data = record;
     piece->cleanup.next = pool->cleanup;
     pool->cleanup = &piece->cleanup;
@@ -159,12 +159,24 @@ void ngx_weir_end(ngx_weir_record_t *record)
     ngx_weir_service_kick(record->main);
 }
 
-NGX_WEIR_HOT void ngx_weir_forget(void *data)
+/* And its memory is another's: the cleanup of a record. */
+NGX_WEIR_HOT static void forget(void *data)
 {
     ngx_weir_record_t *record = data;
     if (NGX_WEIR_SELDOM(record->ticket_count > 0 || record->is_held))
         ngx_weir_end(record);
     give_piece(record);
+}
+
+/* The same where there is nothing to give back: the record, far away by now, is not looked at. */
+NGX_WEIR_HOT static void forget_plain(void *data)
+{
+    give_piece(data);
+}
+
+bool ngx_weir_is_record(const ngx_pool_cleanup_t *cleanup)
+{
+    return cleanup->handler == forget || cleanup->handler == forget_plain;
 }
 
 static __attribute__((noinline)) void release_all(ngx_weir_main_conf_t *main,
@@ -343,7 +355,7 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
     if (NGX_WEIR_SELDOM(record == NULL || record->told.is_refused))
         release_all(a->main, decision); /* refused by one limit: nothing of the others */
     if (NGX_WEIR_MOSTLY(record != NULL))
-        end_with(pool, record);
+        end_with(pool, record, forget);
     return record;
 }
 
@@ -360,7 +372,7 @@ NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, u
     worker->foretells = record->told.foretell;
     begin(record, a);
     (void)keep_name(record, pool); /* where there is no memory it has none */
-    end_with(pool, record);
+    end_with(pool, record, forget_plain);
     return record;
 }
 
