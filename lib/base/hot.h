@@ -2,8 +2,8 @@
  *
  * Those are laid side by side in a program, whichever files they come from.  A decision is a small
  * part of what a request costs its process: by its turn, the caches have seen a kernel and an nginx
- * since.  So it counts how much memory there is to fetch, and of the code it is then 3 pages and
- * not 17.
+ * since.  So it counts how much memory there is to fetch, and of the code it is then 3 to 5
+ * pages and not 17.
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #ifndef WEIR_BASE_HOT_H

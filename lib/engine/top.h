@@ -1,9 +1,10 @@
 /* top.h - which decisions are told to the table's list of busy keys: some of them.
  *
  * A session counts down to the next decision that is told, and draws the next distance by chance,
- * around a mean that is 1 while it decides less than about once in 64 microseconds and grows to 64
- * where it decides more often.  So a quiet service tells everything, and a busy one pays a
- * few instructions for each decision.  What is told stands for as many as the mean was.
+ * around a mean that grows, up to 64, where it tells more than once in 64 microseconds, and shrinks
+ * again, down to 1, where it tells less than once in 2 milliseconds.  So a quiet service tells
+ * everything, and a busy one pays a few instructions for each decision.  What is told stands for as
+ * many as the mean was.
  *
  * Threads: the session's own.  Time: an argument.  Allocation: none.
  * SPDX-License-Identifier: Apache-2.0 */
