@@ -37,7 +37,6 @@ enum {
 
 typedef struct {
     ngx_weir_main_conf_t base;
-    ngx_array_t *proxies;  /* of ngx_cidr_t */
     unsigned has_late : 1; /* some location is limited after authentication */
 } ngx_http_weir_main_conf_t;
 
@@ -68,13 +67,15 @@ typedef struct ngx_http_weir_record_s ngx_http_weir_record_t;
 /* What is kept of a decision. */
 struct ngx_http_weir_record_s {
     ngx_weir_record_t base;
-    const struct weir_header *lists; /* headers of this stage that are lists */
-    ngx_http_weir_record_t *before;  /* that of the stage before, or NULL */
-    uint32_t dialects;               /* where it was asked */
-    uint8_t list_count;
-    uint8_t stages;                     /* asked so far */
-    char numbers[WEIR_NUMBERS_LEN_MAX]; /* values of the other headers, once they are sent */
+    char numbers[WEIR_NUMBERS_LEN_MAX]; /* values of headers that are numbers, once they are sent */
+    const struct weir_header *lists;    /* the other headers of this stage: list_count of them */
+    ngx_http_weir_record_t *before;     /* that of the stage before, if it has_before */
 };
+
+static ngx_inline ngx_http_weir_record_t *ngx_http_weir_before(const ngx_http_weir_record_t *record)
+{
+    return NGX_WEIR_SELDOM(record->base.has_before) ? record->before : NULL;
+}
 
 extern ngx_module_t ngx_http_weir_module;
 extern ngx_command_t ngx_http_weir_commands[];
@@ -123,7 +124,7 @@ ngx_http_weir_record_t *ngx_http_weir_find_again(ngx_http_request_t *r);
  * not cleanups. */
 static ngx_inline ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r)
 {
-    ngx_http_weir_record_t *record = ngx_http_get_module_ctx(r, ngx_http_weir_module);
+    ngx_http_weir_record_t *record = r->ctx[ngx_weir_near.index];
     bool may_be_forgotten = NGX_WEIR_SELDOM(r->internal || r->filter_finalize);
     return may_be_forgotten && record == NULL ? ngx_http_weir_find_again(r) : record;
 }

@@ -10,8 +10,6 @@
 
 #define BODY_LEN_MAX 4096
 
-static ngx_http_output_header_filter_pt next_filter;
-
 /* ---- headers ---- */
 
 /* As ngx_list_push() does, which is only called for a list that is full. */
@@ -52,7 +50,7 @@ static ngx_inline ngx_int_t push_all(ngx_http_request_t *r, const struct weir_he
 static ngx_int_t push_numbers(ngx_http_request_t *r, ngx_http_weir_record_t *record)
 {
     struct weir_header headers[WEIR_NUMBERS_MAX];
-    uint32_t count = weir_headers_numbers(headers, record->numbers, record->dialects,
+    uint32_t count = weir_headers_numbers(headers, record->numbers, record->base.dialects,
                                           &record->base.told, &record->base.main->worker.told_last);
     return push_all(r, headers, count);
 }
@@ -61,9 +59,9 @@ static ngx_int_t push_numbers(ngx_http_request_t *r, ngx_http_weir_record_t *rec
 static ngx_int_t push_lists(ngx_http_request_t *r, const ngx_http_weir_record_t *record,
                             bool is_refused)
 {
-    for (; record != NULL; record = is_refused ? NULL : record->before)
-        if (NGX_WEIR_SELDOM(record->list_count > 0) &&
-            push_all(r, record->lists, record->list_count) != NGX_OK)
+    for (; record != NULL; record = is_refused ? NULL : ngx_http_weir_before(record))
+        if (NGX_WEIR_SELDOM(record->base.list_count > 0) &&
+            push_all(r, record->lists, record->base.list_count) != NGX_OK)
             return NGX_ERROR;
     return NGX_OK;
 }
@@ -148,7 +146,8 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
 static bool is_told(const ngx_http_weir_record_t *record)
 {
     const struct weir_told *told = &record->base.told;
-    return !record->base.is_dry && (told->is_refused || (told->is_limited && record->dialects));
+    return !record->base.is_dry &&
+           (told->is_refused || (told->is_limited && record->base.dialects));
 }
 
 NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
@@ -156,24 +155,24 @@ NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
     ngx_http_weir_record_t *record = NGX_WEIR_MOSTLY(r == r->main) ? ngx_http_weir_find(r) : NULL;
     if (record != NULL)
         __builtin_prefetch(record->numbers, 1); /* far by now, where it was passed on */
-    for (ngx_http_weir_record_t *one = record; one != NULL; one = one->before)
+    for (ngx_http_weir_record_t *one = record; one != NULL; one = ngx_http_weir_before(one))
         ngx_weir_settle(&one->base, r->headers_out.status);
     if (NGX_WEIR_SELDOM(record == NULL || !is_told(record)))
-        return next_filter(r);
+        return ngx_weir_near.next_filter(r);
     __builtin_prefetch(&record->base.main->worker.told_last);
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (NGX_WEIR_SELDOM(prepare(r, is_refused) && !is_refused))
-        return next_filter(r);
+        return ngx_weir_near.next_filter(r);
     if (NGX_WEIR_SELDOM(push_numbers(r, record) != NGX_OK ||
                         push_lists(r, record, is_refused) != NGX_OK))
         return NGX_ERROR;
-    return next_filter(r);
+    return ngx_weir_near.next_filter(r);
 }
 
 ngx_int_t ngx_http_weir_init_filter(ngx_conf_t *cf)
 {
     (void)cf;
-    next_filter = ngx_http_top_header_filter;
+    ngx_weir_near.next_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = filter;
     return NGX_OK;
 }

@@ -54,7 +54,7 @@ static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_askin
 static ngx_str_t address_of(ngx_http_weir_asking_t *a)
 {
     const ngx_connection_t *c = a->base.connection;
-    ngx_array_t *proxies = ((ngx_http_weir_main_conf_t *)a->base.main)->proxies;
+    ngx_array_t *proxies = a->base.main->proxies;
     return NGX_WEIR_MOSTLY(proxies == NULL) ? ngx_weir_address(c->addr_text)
                                             : forwarded_address(a, proxies);
 }

@@ -44,7 +44,7 @@ static ngx_int_t add_proxy(ngx_conf_t *cf, ngx_array_t *proxies, ngx_str_t word)
 
 static char *set_trusted_proxies(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_weir_main_conf_t *main = conf;
+    ngx_weir_main_conf_t *main = conf;
     ngx_str_t *words = cf->args->elts;
     (void)cmd;
     if (main->proxies == NULL)

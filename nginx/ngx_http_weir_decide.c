@@ -41,7 +41,7 @@ static enum weir_stage stage_of(ngx_uint_t stages)
 static ngx_inline void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
                                    ngx_http_weir_loc_conf_t *conf)
 {
-    a->base.main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
+    a->base.main = r->main_conf[ngx_weir_near.index];
     a->base.http = (struct weir_http){
         .attribute = ngx_http_weir_attribute, .ctx = a, .is_late = ngx_http_weir_is_late};
     a->base.kind = &ngx_http_weir_kind;
@@ -89,7 +89,7 @@ ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
                                  struct weir_decision *decision)
 {
     ngx_http_weir_asking_t a;
-    init_asking(&a, r, ngx_http_get_module_loc_conf(r, ngx_http_weir_module));
+    init_asking(&a, r, r->loc_conf[ngx_weir_near.index]);
     return decision != NULL ? conclude(&a, stages, decision, ngx_weir_now(a.base.main))
                             : decide(&a, stages, NULL);
 }
@@ -98,13 +98,13 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
 {
     ngx_http_weir_asking_t a;
     struct weir_desk_waiter *waiter = NULL;
-    ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+    ngx_http_weir_loc_conf_t *conf = r->loc_conf[ngx_weir_near.index];
     ngx_uint_t stages = conf->stages[phase];
     if (NGX_WEIR_SELDOM(stages == 0 || r != r->main))
         return NGX_DECLINED;
     init_asking(&a, r, conf);
     if (NGX_WEIR_SELDOM(a.before != NULL) &&
-        ((a.before->stages & stages) != 0 || a.before->base.verdict == NGX_WEIR_REJECTED))
+        ((a.before->base.stages & stages) != 0 || a.before->base.verdict == NGX_WEIR_REJECTED))
         return NGX_DECLINED; /* once a request */
     if (NGX_WEIR_SELDOM(!ngx_weir_has_worker(a.base.main)))
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -120,24 +120,22 @@ NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
 }
 
 /* Not if a variable would be looked at: nginx keeps what they are, and it is too early to say. */
-static __attribute__((noinline)) NGX_WEIR_HOT void foresee(ngx_http_request_t *r,
-                                                           ngx_weir_main_conf_t *main)
+static __attribute__((noinline)) NGX_WEIR_HOT void foresee(ngx_http_request_t *r)
 {
     ngx_http_weir_asking_t a;
-    ngx_http_weir_loc_conf_t *conf = ngx_http_get_module_loc_conf(r, ngx_http_weir_module);
+    ngx_http_weir_loc_conf_t *conf = r->loc_conf[ngx_weir_near.index];
     if (r != r->main || conf->user != NULL || conf->base.attributes != NULL)
         return;
     init_asking(&a, r, conf);
-    main->worker.foretells = weir_check_http_soon(main->worker.session, &a.base.http);
+    ngx_weir_near.foretells = weir_check_http_soon(a.base.main->worker.session, &a.base.http);
 }
 
 /* Some time before it is decided, so that its counter is there by then.  In vain, where the request
  * is another in the end, by a rewrite or by its location. */
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r)
 {
-    ngx_weir_main_conf_t *main = ngx_http_get_module_main_conf(r, ngx_http_weir_module);
-    if (NGX_WEIR_SELDOM(main->worker.foretells))
-        foresee(r, main);
+    if (NGX_WEIR_SELDOM(ngx_weir_near.foretells))
+        foresee(r);
     return NGX_DECLINED;
 }
 

@@ -21,6 +21,7 @@ static ngx_int_t get_variable(ngx_http_request_t *r, ngx_http_variable_value_t *
 
 static ngx_int_t preconfiguration(ngx_conf_t *cf)
 {
+    ngx_weir_near.index = ngx_http_weir_module.ctx_index;
     for (const ngx_weir_variable_t *one = ngx_weir_variables; one->name.len > 0; one++) {
         ngx_str_t name = one->name;
         ngx_http_variable_t *v = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);

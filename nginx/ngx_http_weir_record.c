@@ -28,7 +28,8 @@ static __attribute__((noinline)) ngx_int_t keep_lists(ngx_http_weir_record_t *re
                                                       const struct weir_decision *decision)
 {
     lists_t lists;
-    uint32_t count = weir_headers_lists(lists.headers, lists.values, record->dialects, decision);
+    uint32_t count =
+        weir_headers_lists(lists.headers, lists.values, record->base.dialects, decision);
     if (count == 0)
         return NGX_OK;
     struct weir_str last = lists.headers[count - 1].value;
@@ -43,7 +44,7 @@ static __attribute__((noinline)) ngx_int_t keep_lists(ngx_http_weir_record_t *re
         headers[i].value.ptr = values + (lists.headers[i].value.ptr - lists.values);
     }
     record->lists = headers;
-    record->list_count = (uint8_t)count;
+    record->base.list_count = (uint8_t)count;
     return NGX_OK;
 }
 
@@ -51,7 +52,7 @@ static void compare(ngx_http_weir_record_t *record, const ngx_http_weir_record_t
 {
     ngx_weir_record_t *to = &record->base;
     const ngx_weir_record_t *from = &before->base;
-    record->stages |= before->stages;
+    to->stages |= from->stages;
     to->delay_ms = from->delay_ms;
     if (to->verdict < from->verdict)
         to->verdict = from->verdict;
@@ -70,10 +71,11 @@ static ngx_inline void begin(ngx_http_weir_record_t *record, const ngx_http_weir
                              ngx_uint_t stages)
 {
     const ngx_http_weir_loc_conf_t *conf = (ngx_http_weir_loc_conf_t *)a->base.place;
+    record->base.dialects = (uint8_t)conf->dialects;
+    record->base.stages = (uint8_t)stages;
+    record->base.list_count = 0;
+    record->base.has_before = a->before != NULL;
     record->before = a->before;
-    record->stages = (uint8_t)stages;
-    record->dialects = conf->dialects;
-    record->list_count = 0;
 }
 
 NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_asking_t *a,
@@ -84,7 +86,7 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_aski
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
     begin(record, a, stages);
-    ngx_http_set_ctx(r, record, ngx_http_weir_module);
+    r->ctx[ngx_weir_near.index] = record;
     return record;
 }
 
@@ -98,13 +100,13 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
     begin(record, a, stages);
-    if (NGX_WEIR_SELDOM(record->dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
+    if (NGX_WEIR_SELDOM(record->base.dialects & WEIR_DIALECT_IETF_11) && !record->base.is_dry &&
         keep_lists(record, r->pool, decision) != NGX_OK) {
         ngx_weir_end(&record->base);
         return NULL;
     }
-    if (NGX_WEIR_SELDOM(record->before != NULL))
+    if (NGX_WEIR_SELDOM(record->base.has_before))
         compare(record, record->before);
-    ngx_http_set_ctx(r, record, ngx_http_weir_module);
+    r->ctx[ngx_weir_near.index] = record;
     return record;
 }

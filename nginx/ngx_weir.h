@@ -69,16 +69,15 @@ typedef struct {
     ngx_weir_service_t *service;
     ngx_msec_t read_ms; /* when the clock was read, on nginx's own */
     uint64_t now_ns;    /* what it said */
-    uint32_t held;      /* requests in the queue */
-    bool foretells;     /* requests: see weir_check_http_soon() */
     struct weir_told_last told_last;
-    ngx_uint_t held_max; /* this worker's share */
+    ngx_uint_t held, held_max; /* requests in the queue, and this worker's share of it */
 } ngx_weir_worker_t;
 
 /* Of a whole http or stream. */
 typedef struct {
     /* What every request reads, in two lines: */
-    struct weir *engine; /* NULL: not used */
+    struct weir *engine;  /* NULL: not used */
+    ngx_array_t *proxies; /* HTTP's, of ngx_cidr_t; NULL: none is trusted */
     ngx_weir_worker_t worker;
     ngx_str_t rules;
     ngx_str_t threads; /* the thread pool that compiles them */
@@ -156,6 +155,20 @@ char *ngx_weir_invalid(ngx_conf_t *cf, ngx_str_t word, const char *right);
 
 /* ---- the engine's life: ngx_weir_process.c ---- */
 
+struct ngx_http_request_s;
+
+/* What is the process's own, and read with every request: one line, where as variables here and
+ * there it would be five, which nginx and the kernel have put out of the cache since the last. */
+typedef struct {
+    volatile const ngx_msec_t *msec; /* nginx's clock */
+    ngx_weir_piece_t *pieces;        /* records that are free (ngx_weir_record.c) */
+    /* HTTP's: */
+    ngx_uint_t index; /* the module's, among contexts and configurations */
+    ngx_int_t (*next_filter)(struct ngx_http_request_s *r);
+    bool foretells; /* requests differ: see weir_check_http_soon() */
+} ngx_weir_near_t;
+extern ngx_weir_near_t ngx_weir_near;
+
 ngx_int_t ngx_weir_open(ngx_conf_t *cf, ngx_weir_main_conf_t *main);
 /* main: NULL where there is no such block. */
 ngx_int_t ngx_weir_init_process(ngx_cycle_t *cycle, ngx_weir_main_conf_t *main);
@@ -171,8 +184,9 @@ static ngx_inline bool ngx_weir_has_worker(ngx_weir_main_conf_t *main)
 static ngx_inline uint64_t ngx_weir_now(ngx_weir_main_conf_t *main)
 {
     ngx_weir_worker_t *worker = &main->worker;
-    if (NGX_WEIR_SELDOM(worker->read_ms != ngx_current_msec || worker->now_ns == 0)) {
-        worker->read_ms = ngx_current_msec;
+    ngx_msec_t msec = *ngx_weir_near.msec;
+    if (NGX_WEIR_SELDOM(worker->read_ms != msec || worker->now_ns == 0)) {
+        worker->read_ms = msec;
         worker->now_ns = weir_now(main->engine);
     }
     return worker->now_ns;
@@ -247,7 +261,12 @@ typedef struct {
     uint8_t verdict;
     bool is_dry;
     bool is_held; /* in the queue now */
-    uint32_t ticket_count;
+    uint8_t ticket_count;
+    /* HTTP's, here for the line: */
+    uint8_t dialects; /* where it was asked */
+    uint8_t stages;   /* asked so far */
+    uint8_t list_count;
+    bool has_before;
     struct weir_told told; /* of the tightest; the rule's name is in `rule` */
 
     ngx_connection_t *connection;
@@ -261,7 +280,8 @@ typedef struct {
     struct weir_ticket *tickets;
     uint32_t delay_ms;
 } ngx_weir_record_t;
-_Static_assert(offsetof(ngx_weir_record_t, told.reset_after_ns) == NGX_WEIR_LINE, "of an answer");
+_Static_assert(offsetof(ngx_weir_record_t, told.rule) == NGX_WEIR_LINE, "of an answer");
+_Static_assert(NGX_WEIR_DESCRIPTORS_MAX <= UINT8_MAX, "tickets");
 
 #define NGX_WEIR_RECORD_LEN 320 /* with what a module keeps behind it */
 

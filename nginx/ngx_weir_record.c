@@ -39,7 +39,6 @@ struct batch_s {
 };
 
 /* A process has one engine as long as it lives, and so have they. */
-static ngx_weir_piece_t *pieces; /* those that are free */
 static batch_t *batches;
 
 static __attribute__((noinline)) void make_pieces(void)
@@ -52,27 +51,27 @@ static __attribute__((noinline)) void make_pieces(void)
     for (ngx_uint_t i = 0; i < BATCH; i++) {
         ngx_weir_piece_t *piece = &batch->pieces[i].piece;
         ((ngx_weir_record_t *)(piece + 1))->named = NULL;
-        piece->next = pieces;
-        pieces = piece;
+        piece->next = ngx_weir_near.pieces;
+        ngx_weir_near.pieces = piece;
     }
 }
 
 static void *take_piece(void)
 {
-    if (NGX_WEIR_SELDOM(pieces == NULL))
+    if (NGX_WEIR_SELDOM(ngx_weir_near.pieces == NULL))
         make_pieces();
-    ngx_weir_piece_t *piece = pieces;
+    ngx_weir_piece_t *piece = ngx_weir_near.pieces;
     if (NGX_WEIR_SELDOM(piece == NULL))
         return NULL;
-    pieces = piece->next;
+    ngx_weir_near.pieces = piece->next;
     return piece + 1;
 }
 
 static void give_piece(void *record)
 {
     ngx_weir_piece_t *piece = piece_of(record);
-    piece->next = pieces;
-    pieces = piece;
+    piece->next = ngx_weir_near.pieces;
+    ngx_weir_near.pieces = piece;
 }
 
 void ngx_weir_free_records(void)
@@ -80,11 +79,11 @@ void ngx_weir_free_records(void)
     ngx_uint_t made = 0, count = 0;
     for (batch_t *batch = batches; batch != NULL; batch = batch->next)
         made += BATCH;
-    for (ngx_weir_piece_t *piece = pieces; piece != NULL; piece = piece->next)
+    for (ngx_weir_piece_t *piece = ngx_weir_near.pieces; piece != NULL; piece = piece->next)
         count++;
     if (count < made)
         return; /* a request has one yet: who was told to end at once */
-    pieces = NULL;
+    ngx_weir_near.pieces = NULL;
     while (batches != NULL) {
         batch_t *batch = batches;
         batches = batch->next;
@@ -361,15 +360,15 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
 
 NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns)
 {
-    ngx_weir_worker_t *worker = &a->main->worker;
+    struct weir_session *session = a->main->worker.session;
     ngx_weir_record_t *record = take_piece();
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
-    if (NGX_WEIR_SELDOM(!weir_check_http_again(worker->session, &a->http, now_ns, &record->told))) {
+    if (NGX_WEIR_SELDOM(!weir_check_http_again(session, &a->http, now_ns, &record->told))) {
         give_piece(record);
         return NULL;
     }
-    worker->foretells = record->told.foretell;
+    ngx_weir_near.foretells = record->told.foretell;
     begin(record, a);
     (void)keep_name(record, pool); /* where there is no memory it has none */
     end_with(pool, record, forget_plain);

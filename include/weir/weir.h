@@ -160,14 +160,14 @@ WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
 
 /* What the numbers are made of; good for as long as it is kept, but for the rule's name. */
 struct weir_told {
-    const struct weir_rule_info *rule; /* the session's, until its next call; or NULL */
-    uint64_t generation;               /* of the rules that it is of; 0: not known */
-    bool is_limited;                   /* false: no limit applied, and there are no numbers */
+    bool is_limited; /* false: no limit applied, and there are no numbers */
     bool is_refused;
     bool foretell; /* weir_check_http_soon() would be of use for the next request */
     uint64_t limit, remaining;
     uint64_t wait_s; /* seconds to wait, where the limit refused; else 0 */
     uint64_t reset_after_ns, now_ns;
+    const struct weir_rule_info *rule; /* the session's, until its next call; or NULL */
+    uint64_t generation;               /* of the rules that it is of; 0: not known */
 };
 WEIR_API void weir_headers_tell(struct weir_told *out, const struct weir_decision *decision,
                                 uint64_t now_ns);

@@ -1,6 +1,7 @@
 /* An HTTP request: as the last one was (recall.h), or described, planned and decided.
  *
  * SPDX-License-Identifier: Apache-2.0 */
+#include "algo/math.h"
 #include "base/hot.h"
 #include "base/str.h"
 #include "engine/decide.h"
@@ -111,72 +112,100 @@ static __attribute__((noinline)) int check_described(struct weir_session *s,
     return err;
 }
 
-/* Of a key that is nowhere. */
-static __attribute__((noinline)) void take_first(struct weir_session *s, uint64_t now_ns,
-                                                 struct weir_verdict *verdict)
+/* ---- decided again: one token bucket ----
+ *
+ * What follows says whether it was allowed.  Refused is not taken: it is decided once more, with
+ * all that belongs to it. */
+
+/* Of a key that is nowhere, or of a limit that has fractions. */
+static __attribute__((noinline)) bool take_parts(struct weir_session *s, uint64_t now_ns,
+                                                 struct weir_told *out)
 {
+    struct weir_swift *swift = &s->swift;
+    const struct weir_charge *c = s->charges;
+    struct weir_verdict verdict;
     uint64_t mark;
-    weir_local_take_again(s->engine->table, s->charges->limit, s->charges->key, now_ns,
-                          s->swift.hits, verdict, &mark, &s->swift.slot);
-}
-
-static inline bool take_there(struct weir_session *s, uint64_t now_ns, struct weir_verdict *verdict)
-{
-    struct weir_swift *swift = &s->swift;
-    if (WEIR_SELDOM(!swift->is_whole))
-        return weir_local_take_there(&swift->limit, s->charges->key, now_ns, swift->hits, verdict,
-                                     swift->slot);
-    return weir_there_take(&swift->limit, swift->mark, now_ns, swift->hits, verdict, swift->slot);
-}
-
-/* Says whether it was allowed: then it is taken. */
-static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_verdict *verdict)
-{
-    struct weir_swift *swift = &s->swift;
-    if (swift->slot == NULL)
-        swift->slot = weir_local_find(s->engine->table, s->charges->key);
-    if (WEIR_SELDOM(swift->slot == NULL)) {
-        take_first(s, now_ns, verdict);
-    } else if (WEIR_SELDOM(!take_there(s, now_ns, verdict))) {
+    if (swift->slot == NULL) {
+        weir_local_take_again(s->engine->table, c->limit, c->key, now_ns, swift->hits, &verdict,
+                              &mark, &swift->slot);
+    } else if (!weir_local_take_there(c->limit, c->key, now_ns, swift->hits, &verdict,
+                                      swift->slot)) {
         swift->slot = NULL; /* looked for anew next time */
         return false;
     }
-    return WEIR_MOSTLY(verdict->allowed);
+    if (!verdict.allowed)
+        return false;
+    weir_stats_decided(s, s->items, &verdict);
+    out->limit = verdict.limit;
+    out->remaining = verdict.remaining;
+    out->reset_after_ns = verdict.reset_after_ns;
+    return true;
 }
 
-static inline void count(struct weir_session *s, const struct weir_verdict *verdict)
+static inline uint64_t steps_of(const struct weir_swift *swift, uint64_t ahead_ns)
 {
-    const struct weir_swift *swift = &s->swift;
-    if (WEIR_MOSTLY(verdict->before < swift->near && swift->hits <= swift->near - verdict->before))
+    return weir_ceil_div(ahead_ns, swift->step_ns);
+}
+
+static __attribute__((noinline)) void count_near(struct weir_session *s, uint64_t ahead_ns)
+{
+    const struct weir_verdict verdict = {
+        .allowed = true, .limit = s->swift.places, .before = steps_of(&s->swift, ahead_ns)};
+    weir_stats_decided(s, s->items, &verdict);
+}
+
+/* As weir_gcra_take() does, in time alone; says what was in use before. */
+static inline bool take_time(struct weir_swift *swift, uint64_t now_ns, uint64_t *ahead_ns)
+{
+    union weir_u16b value = weir_peek16(swift->slot);
+    bool is_there = WEIR_MOSTLY(value.hi == swift->mark);
+    *ahead_ns = weir_sat_sub(value.lo, now_ns);
+    if (is_there && WEIR_SELDOM(*ahead_ns > swift->room_ns))
+        return false;
+    uint64_t full_ns = weir_sat_add(now_ns, *ahead_ns + swift->cost_ns);
+    if (is_there && WEIR_MOSTLY(weir_cas16(swift->slot, value,
+                                           (union weir_u16b){.lo = full_ns, .hi = value.hi})))
+        return true;
+    swift->slot = NULL; /* looked for anew next time */
+    return false;
+}
+
+static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_told *out)
+{
+    struct weir_swift *swift = &s->swift;
+    uint64_t ahead_ns;
+    if (!swift->slot)
+        swift->slot = weir_local_find(s->engine->table, s->charges->key);
+    if (WEIR_SELDOM(!swift->slot || !swift->is_timed))
+        return take_parts(s, now_ns, out);
+    if (WEIR_SELDOM(!take_time(swift, now_ns, &ahead_ns)))
+        return false;
+    if (WEIR_MOSTLY(ahead_ns < swift->calm_ns))
         weir_stats_add_within(swift->within, swift->hits);
     else
-        weir_stats_decided(s, s->items, verdict);
+        count_near(s, ahead_ns);
+    out->limit = swift->places;
+    out->remaining = swift->places - swift->hits - steps_of(swift, ahead_ns);
+    out->reset_after_ns = ahead_ns + swift->cost_ns;
+    return true;
 }
 
 WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_http *http,
                                     uint64_t now_ns, struct weir_told *out)
 {
-    struct weir_verdict verdict;
     if (!s->is_recallable) /* asked first: who is not like the last one has come in vain */
         return false;
     (void)weir_publish_hold(s);
-    if (WEIR_SELDOM(!s->swift.is_ready || !is_recalled(s, http, now_ns)))
+    if (WEIR_SELDOM(!s->swift.is_ready || !is_recalled(s, http, now_ns) || !take(s, now_ns, out)))
         return false;
-    /* Refused is not taken: it is decided once more, with all that belongs to it. */
-    if (WEIR_SELDOM(!take(s, now_ns, &verdict)))
-        return false;
-    count(s, &verdict);
     if (weir_top_is_due(s))
         weir_top_tell(s, &s->plans[0], NULL, now_ns);
     out->rule = s->swift.rule;
     out->generation = s->swift.generation;
-    out->is_limited = verdict.allowed;
+    out->is_limited = s->swift.is_ready; /* true: as a constant it would be fetched from afar */
     out->is_refused = false;
     out->foretell = s->foretell;
-    out->limit = verdict.limit;
-    out->remaining = verdict.remaining;
     out->wait_s = 0;
-    out->reset_after_ns = verdict.reset_after_ns;
     out->now_ns = now_ns;
     return true;
 }

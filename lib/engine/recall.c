@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/recall.h"
 
+#include "algo/math.h"
 #include "base/hot.h"
 #include "base/str.h"
 #include "engine/identity.h"
@@ -72,6 +73,19 @@ static bool is_swift(const struct weir_session *s)
            c->limit->count_if == 0;
 }
 
+/* Only for whole steps, and hits that take something and can ever pass. */
+static void note_time(struct weir_swift *swift, const struct weir_limit *limit, uint64_t near)
+{
+    swift->step_ns = limit->step_ns;
+    swift->cost_ns = weir_sat_mul(swift->hits, limit->step_ns);
+    swift->room_ns = weir_sat_sub(limit->cap_ns, swift->cost_ns);
+    swift->calm_ns =
+        near < swift->hits ? 0 : weir_sat_add(weir_sat_mul(near - swift->hits, swift->step_ns), 1);
+    swift->places = limit->burst;
+    swift->is_timed =
+        weir_there_is_whole(limit) && swift->hits > 0 && swift->cost_ns <= limit->cap_ns;
+}
+
 static void note_swift(struct weir_session *s)
 {
     const struct weir_item *item = s->items;
@@ -82,13 +96,13 @@ static void note_swift(struct weir_session *s)
         return;
     swift->slot = c->met;
     swift->hits = c->hits;
-    swift->near = weir_stats_near(c->limit->burst, s->engine->near_ratio);
     swift->within = weir_stats_within(s->engine->table, item->stat, s->number);
     swift->rule = item->rule ? &item->rule->info : NULL;
     swift->generation = s->mine->generation;
-    swift->limit = *c->limit;
-    swift->is_whole = weir_there_is_whole(c->limit);
-    swift->mark = weir_there_mark(c->limit, c->key);
+    swift->tag = c->limit->tag;
+    swift->rate = c->limit->generation;
+    swift->mark = weir_there_mark(swift->rate, c->key);
+    note_time(swift, c->limit, weir_stats_near(c->limit->burst, s->engine->near_ratio));
 }
 
 /* ---- another value ---- */
@@ -149,11 +163,11 @@ static inline void rename_swift(struct weir_session *s, uint64_t hash)
     struct weir_swift *swift = &s->swift;
     struct weir_charge *c = s->charges;
     s->items[0].hash = hash;
-    c->key = weir_identity_key(hash, swift->limit.tag);
+    c->key = weir_identity_key(hash, swift->tag);
     c->met = NULL;
     weir_local_prefetch_likely(s->engine->table, c->key);
     swift->slot = NULL;
-    swift->mark = weir_there_mark(&swift->limit, c->key);
+    swift->mark = weir_there_mark(swift->rate, c->key);
 }
 
 WEIR_HOT bool weir_recall_rename(struct weir_session *s, struct weir_str value)

@@ -71,13 +71,19 @@ struct weir_swift {
     _Alignas(64) union weir_u16b *slot; /* where the bucket was met; NULL: not known */
     uint64_t mark;                      /* what is in it then (store/there.h) */
     uint64_t hits;
-    uint64_t near;                     /* so many in use are near the limit; */
-    uint64_t *within;                  /* what counts hits that are not */
+    uint64_t *within;                  /* what counts them, where the limit is not near */
     const struct weir_rule_info *rule; /* or NULL */
     uint64_t generation;               /* of the rules */
     bool is_ready;                     /* false: something else was met */
-    bool is_whole;                     /* the limit's step is (store/there.h) */
-    _Alignas(64) struct weir_limit limit;
+    bool is_timed;                     /* what is below says all */
+    /* The limit in time, as the bucket has it: so there is no division before it is decided. */
+    _Alignas(64) uint64_t step_ns;
+    uint64_t cost_ns; /* of the hits */
+    uint64_t room_ns; /* they pass if no more than that is in use */
+    uint64_t calm_ns; /* and are not near the limit if less than that is */
+    uint64_t tag;     /* for another key's bucket: the limit's */
+    uint32_t places;
+    uint8_t rate;
 };
 
 /* What to describe instead of http: itself, or the same while it is listened to. */

@@ -330,7 +330,7 @@ WEIR_HOT bool weir_local_take_there(const struct weir_limit *limit, uint64_t key
 {
     if (WEIR_SELDOM(!weir_there_is_whole(limit)))
         return take_parts_there(limit, key, now_ns, hits, out, slot);
-    return weir_there_take(limit, weir_there_mark(limit, key), now_ns, hits, out, slot);
+    return weir_there_take(limit, weir_there_mark(limit->generation, key), now_ns, hits, out, slot);
 }
 
 void weir_local_look(struct weir_table *table, const struct weir_limit *limit, uint64_t key,

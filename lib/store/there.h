@@ -25,10 +25,11 @@ static inline bool weir_there_is_whole(const struct weir_limit *limit)
     return limit->step_den == 1 && limit->requests > 0;
 }
 
-/* What the upper half of such a bucket's slot is: the key's, and at the limit's rate. */
-static inline uint64_t weir_there_mark(const struct weir_limit *limit, uint64_t key)
+/* What the upper half of such a bucket's slot is: the key's, and at the rate of a limit of this
+ * generation. */
+static inline uint64_t weir_there_mark(uint8_t generation, uint64_t key)
 {
-    return weir_slot_pack_tat(weir_key_fp(key), limit->generation, 0, 0).hi;
+    return weir_slot_pack_tat(weir_key_fp(key), generation, 0, 0).hi;
 }
 
 /* Few registers, and half of the slot stays as it is.  The limit's first line is all that is read
