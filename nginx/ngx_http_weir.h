@@ -125,8 +125,9 @@ ngx_http_weir_record_t *ngx_http_weir_find_again(ngx_http_request_t *r);
 static ngx_inline ngx_http_weir_record_t *ngx_http_weir_find(ngx_http_request_t *r)
 {
     ngx_http_weir_record_t *record = r->ctx[ngx_weir_near.index];
-    bool may_be_forgotten = NGX_WEIR_SELDOM(r->internal || r->filter_finalize);
-    return may_be_forgotten && record == NULL ? ngx_http_weir_find_again(r) : record;
+    if (record == NULL && NGX_WEIR_SELDOM(r->internal || r->filter_finalize))
+        record = ngx_http_weir_find_again(r);
+    return record;
 }
 /* Asks and keeps in one, the quickest way.  NULL: it does not lead there, and nothing was done. */
 ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_asking_t *a, ngx_uint_t stages,
