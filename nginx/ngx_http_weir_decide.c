@@ -37,16 +37,27 @@ static enum weir_stage stage_of(ngx_uint_t stages)
                                                         : WEIR_STAGE_LATE;
 }
 
+/* The client's address, where no proxy has a say in it. */
+static ngx_inline struct weir_str address_of(const ngx_weir_asking_t *a)
+{
+    const struct weir_str none = {.ptr = NULL};
+    return NGX_WEIR_MOSTLY(a->main->proxies == NULL)
+               ? ngx_weir_str(ngx_weir_address(a->connection->addr_text))
+               : none;
+}
+
 /* How a request looks to the rules. */
 static ngx_inline void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
                                    ngx_http_weir_loc_conf_t *conf)
 {
     a->base.main = r->main_conf[ngx_weir_near.index];
-    a->base.http = (struct weir_http){
-        .attribute = ngx_http_weir_attribute, .ctx = a, .is_late = ngx_http_weir_is_late};
+    a->base.connection = r->connection;
+    a->base.http = (struct weir_http){.attribute = ngx_http_weir_attribute,
+                                      .ctx = a,
+                                      .is_late = ngx_http_weir_is_late,
+                                      .remote_address = address_of(&a->base)};
     a->base.kind = &ngx_http_weir_kind;
     a->base.from = r;
-    a->base.connection = r->connection;
     a->base.place = &conf->base;
     a->base.known = 0;
     a->before = ngx_http_weir_find(r);

@@ -52,19 +52,30 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
     return first[0] == first[1] && last[0] == last[1];
 }
 
-/* Values are written to r: on the stack they would be guarded.  Once in memory, though three call
- * it: who asks again finds it where who asked before has left it. */
+/* What a request says now: 1 with *value, 0, or an error.  Values are written to the session: on the
+ * stack they would be guarded. */
+static inline int ask(struct weir_session *s, const struct weir_http *http,
+                      const struct weir_answer *before, const struct weir_str **value)
+{
+    bool is_at_hand = before->is_address && http->remote_address.ptr;
+    *value = is_at_hand ? &http->remote_address : &s->recall.value;
+    return is_at_hand ? 1 : http->attribute(http->ctx, before->key, &s->recall.value);
+}
+
+/* Once in memory, though three call it: who asks again finds it where who asked before has left
+ * it. */
 static __attribute__((noinline)) WEIR_HOT bool answers_alike(struct weir_session *s,
                                                              const struct weir_http *http)
 {
     struct weir_recall *r = &s->recall;
+    const struct weir_str *value;
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
-        int found = http->attribute(http->ctx, before->key, &r->value);
+        int found = ask(s, http, before, &value);
         if (WEIR_SELDOM(found != before->is_there))
             return false;
-        if (found && !is_same(r->value, before->value) &&
-            (i != r->named || !weir_recall_rename(s, r->value)))
+        if (found && !is_same(*value, before->value) &&
+            (i != r->named || !weir_recall_rename(s, *value)))
             return false;
     }
     return true;

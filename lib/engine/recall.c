@@ -32,7 +32,9 @@ static int hear(void *ctx, struct weir_str key, struct weir_str *value)
         return found;
     }
     struct weir_answer *answer = &r->answers[r->count++];
-    *answer = (struct weir_answer){.key = keep(r, key), .is_there = found != 0};
+    *answer = (struct weir_answer){.key = keep(r, key),
+                                   .is_there = found != 0,
+                                   .is_address = weir_str_eq(key, WEIR_STR("remote_address"))};
     if (found)
         *value = answer->value = keep(r, *value);
     return found;

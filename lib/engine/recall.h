@@ -38,6 +38,7 @@
 struct weir_answer {
     struct weir_str key, value; /* in the recall's bytes */
     bool is_there;
+    bool is_address; /* of "remote_address" */
 };
 
 /* One answer, as most requests are asked for, is compared in two cache lines: that of the answer,

@@ -177,6 +177,8 @@ static void the_quickest_way_leads_where_all_do(void **state)
                                &(struct weir_key_limit){12, false, both[k]->now_ns + RIG_SECOND});
         uint64_t hits = draw(&seed, 3), step_ns = draw(&seed, 4) * RIG_SECOND / 3;
         bool has_hits = draw(&seed, 32) == 0;
+        if (draw(&seed, 300) == 0) /* the clock goes back */
+            step_ns -= draw(&seed, 100) * RIG_SECOND;
         if (draw(&seed, 4) == 0)
             (void)foresee(both[0], requests[draw(&seed, sizeof(requests) / sizeof(requests[0]))]);
         for (int k = 0; k < 2; k++) {

@@ -24,6 +24,16 @@ static inline int look_up(void *ctx, struct weir_str key, struct weir_str *value
     return 0;
 }
 
+/* Every other request has its address at hand, if it has one. */
+static inline struct weir_http http_of(char *attributes)
+{
+    static unsigned count;
+    struct weir_http http = {.attribute = look_up, .ctx = attributes};
+    if (++count % 2)
+        (void)look_up(attributes, WEIR_STR("remote_address"), &http.remote_address);
+    return http;
+}
+
 /* In memory that is gone afterwards, as a request's is.  told: what there is to tell; NULL: the
  * quickest way is not taken.  Says whether it was. */
 static inline bool ask_swiftly(struct rig *r, const char *attributes, const uint64_t *hits,
@@ -31,7 +41,8 @@ static inline bool ask_swiftly(struct rig *r, const char *attributes, const uint
 {
     char *copy = strdup(attributes);
     assert_non_null(copy);
-    struct weir_http http = {.attribute = look_up, .ctx = copy, .has_hits = hits != NULL};
+    struct weir_http http = http_of(copy);
+    http.has_hits = hits != NULL;
     if (hits)
         http.hits = *hits;
     bool is_swift = told && weir_check_http_again(r->s, &http, r->now_ns, told);
@@ -49,7 +60,7 @@ static inline bool foresee(struct rig *r, const char *attributes)
 {
     char *copy = strdup(attributes);
     assert_non_null(copy);
-    struct weir_http http = {.attribute = look_up, .ctx = copy};
+    struct weir_http http = http_of(copy);
     bool was_fetched = weir_check_http_soon(r->s, &http);
     memset(copy, '#', strlen(copy));
     free(copy);
