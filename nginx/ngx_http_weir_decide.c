@@ -147,7 +147,7 @@ NGX_WEIR_HOT ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r)
 {
     if (NGX_WEIR_SELDOM(ngx_weir_near.foretells))
         foresee(r);
-    return NGX_DECLINED;
+    return ngx_weir_near.next_rewrite(r);
 }
 
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)

@@ -39,7 +39,6 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     if (!main->base.is_used)
         return NGX_OK;
     if (ngx_weir_open(cf, &main->base) != NGX_OK ||
-        add_handler(cf, NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_weir_server_rewrite) != NGX_OK ||
         add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess) != NGX_OK ||
         (main->has_late &&
          add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK))
@@ -47,10 +46,26 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     return ngx_http_weir_init_filter(cf);
 }
 
+/* The early look stands before another handler, as filters do: one more would cost every request the
+ * way to it, and it is only a hint, so where there is none to stand before it is left out. */
+static void stand_first(ngx_cycle_t *cycle)
+{
+    ngx_http_core_main_conf_t *core =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module);
+    ngx_http_phase_engine_t *engine = &core->phase_engine;
+    ngx_http_phase_handler_t *first = &engine->handlers[engine->server_rewrite_index];
+    if (first->checker != ngx_http_core_rewrite_phase)
+        return;
+    ngx_weir_near.next_rewrite = first->handler;
+    first->handler = ngx_http_weir_server_rewrite;
+}
+
 static ngx_int_t init_process(ngx_cycle_t *cycle)
 {
-    return ngx_weir_init_process(cycle,
-                                 ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module));
+    ngx_weir_main_conf_t *main = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    if (main != NULL && main->is_used)
+        stand_first(cycle);
+    return ngx_weir_init_process(cycle, main);
 }
 
 static ngx_http_module_t context = {

@@ -165,6 +165,7 @@ typedef struct {
     /* HTTP's: */
     ngx_uint_t index; /* the module's, among contexts and configurations */
     ngx_int_t (*next_filter)(struct ngx_http_request_s *r);
+    ngx_int_t (*next_rewrite)(struct ngx_http_request_s *r);
     bool foretells; /* requests differ: see weir_check_http_soon() */
 } ngx_weir_near_t;
 extern ngx_weir_near_t ngx_weir_near;
