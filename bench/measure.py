@@ -87,13 +87,13 @@ class Server:
                                         preexec_fn=lambda: os.sched_setaffinity(0, cpus))
 
     def wait(self):
-        for _ in range(int(PATIENCE_S / 0.05)):
+        for _ in range(int(PATIENCE_S / 0.01)):
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port), 1).close()
                 return
             if self.process.poll() is not None:
                 sys.exit(f"bench: {self.name} did not start")
-            time.sleep(0.05)
+            time.sleep(0.01)
         sys.exit(f"bench: {self.name} does not listen")
 
     def cpu_ns(self):
