@@ -78,15 +78,6 @@ static ngx_inline void begin(ngx_http_weir_record_t *record, const ngx_http_weir
     record->before = a->before;
 }
 
-/* A module more makes a request's table of contexts eight bytes longer, and all that nginx allocates
- * behind it lies across its lines.  From here on it does as without us. */
-static ngx_inline void align(ngx_pool_t *pool)
-{
-    u_char *last = ngx_align_ptr(pool->d.last, NGX_POOL_ALIGNMENT);
-    if (NGX_WEIR_MOSTLY(last <= pool->d.end))
-        pool->d.last = last;
-}
-
 NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_asking_t *a,
                                                               ngx_uint_t stages, uint64_t now_ns)
 {
@@ -95,7 +86,6 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_aski
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
     begin(record, a, stages);
-    align(r->pool->current);
     r->ctx[ngx_weir_near.index] = record;
     return record;
 }
