@@ -15,7 +15,7 @@ run: build ## a small API, the gateway before it, and what to try with curl
 test:     ## all tests, also under the sanitizers
 	@tools/setup build test peers && tools/test
 
-bench: build ## speed and memory beside what is promised; 30 minutes, or PART=grpc
+bench: build ## speed and memory beside what is promised; an hour, or PART=grpc
 	@tools/setup bench && tools/bench $(PART)
 
 agree: build ## the scripts in Redis against the table, a million requests of each kind; 7 minutes

@@ -19,9 +19,9 @@ static ngx_int_t get_variable(ngx_http_request_t *r, ngx_http_variable_value_t *
     return ngx_weir_variable(record != NULL ? &record->base : NULL, r->pool, v, which);
 }
 
-/* A request's memory is nginx's structure, then a table with a word for each module.  Where that ends
- * within a pair of words, all that is allocated behind it lies across cache lines: so one module
- * more, as we are, costs every request something.  A word more costs nothing. */
+/* A request's memory is nginx's structure, then a table with a word for each module.  Where that
+ * ends within a pair of words, all that is allocated behind it lies across cache lines: so one
+ * module more, as we are, costs every request something.  A word more costs nothing. */
 static void make_even(void)
 {
     if ((sizeof(ngx_http_request_t) / sizeof(void *) + ngx_http_max_module) % 2 != 0)
@@ -56,8 +56,8 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     return ngx_http_weir_init_filter(cf);
 }
 
-/* The early look stands before another handler, as filters do: one more would cost every request the
- * way to it, and it is only a hint, so where there is none to stand before it is left out. */
+/* The early look stands before another handler, as filters do: one more would cost every request
+ * the way to it, and it is only a hint, so where there is none to stand before it is left out. */
 static void stand_first(ngx_cycle_t *cycle)
 {
     ngx_http_core_main_conf_t *core =

@@ -52,8 +52,8 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
     return first[0] == first[1] && last[0] == last[1];
 }
 
-/* What a request says now: 1 with *value, 0, or an error.  Values are written to the session: on the
- * stack they would be guarded. */
+/* What a request says now: 1 with *value, 0, or an error.  Values are written to the session: on
+ * the stack they would be guarded. */
 static inline int ask(struct weir_session *s, const struct weir_http *http,
                       const struct weir_answer *before, const struct weir_str **value)
 {

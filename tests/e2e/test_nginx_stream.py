@@ -218,11 +218,13 @@ def test_a_slot_is_free_when_the_upstream_fails():
 
 
 def test_a_slot_is_kept_as_long_as_its_session_lasts():
-    with Echo() as echo, Stream(SLOTS % (LEASE, 1), server=f"proxy_pass 127.0.0.1:{echo.tcp};") as nginx:
+    lease = "second, unit_multiplier: 4"  # which a worker renews in time though the machine is busy
+    with Echo() as echo, Stream(SLOTS % (lease, 1), server=f"proxy_pass 127.0.0.1:{echo.tcp};") as nginx:
         slots = Slots(nginx)
         held = slots.take()
+        assert held
         nginx.reload()  # which leaves it to the old worker
-        end = time.monotonic() + 5  # longer than any lease that nobody renews
+        end = time.monotonic() + 7  # longer than any lease that nobody renews
         while time.monotonic() < end:
             assert slots.take() is None
             time.sleep(0.1)
