@@ -51,12 +51,13 @@ static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_askin
     return ngx_weir_address(text);
 }
 
-static ngx_str_t address_of(ngx_http_weir_asking_t *a)
+static int find_address(ngx_http_weir_asking_t *a, struct weir_str *value)
 {
-    const ngx_connection_t *c = a->base.connection;
     ngx_array_t *proxies = a->base.main->proxies;
-    return NGX_WEIR_MOSTLY(proxies == NULL) ? ngx_weir_address(c->addr_text)
-                                            : forwarded_address(a, proxies);
+    if (NGX_WEIR_SELDOM(proxies != NULL))
+        return found(value, forwarded_address(a, proxies));
+    *value = a->base.http.remote_address; /* is at hand */
+    return value->ptr != NULL;
 }
 
 /* ---- headers, cookies, the query ---- */
@@ -193,6 +194,6 @@ NGX_WEIR_HOT static __attribute__((noinline)) int find_other(ngx_http_weir_askin
 NGX_WEIR_HOT int ngx_http_weir_attribute(void *asking, struct weir_str key, struct weir_str *value)
 {
     ngx_http_weir_asking_t *a = asking;
-    return NGX_WEIR_MOSTLY(is_key(key, "remote_address")) ? found(value, address_of(a))
+    return NGX_WEIR_MOSTLY(is_key(key, "remote_address")) ? find_address(a, value)
                                                           : find_other(a, key, value);
 }

@@ -165,31 +165,19 @@ static __attribute__((noinline)) void count_near(struct weir_session *s, uint64_
     weir_stats_decided(s, s->items, &verdict);
 }
 
-/* As weir_gcra_take() does, in time alone; says what was in use before. */
-static inline bool take_time(struct weir_swift *swift, uint64_t now_ns, uint64_t *ahead_ns)
-{
-    union weir_u16b value = weir_peek16(swift->slot);
-    bool is_there = WEIR_MOSTLY(value.hi == swift->mark);
-    *ahead_ns = weir_sat_sub(value.lo, now_ns);
-    if (is_there && WEIR_SELDOM(*ahead_ns > swift->room_ns))
-        return false;
-    uint64_t full_ns = weir_sat_add(now_ns, *ahead_ns + swift->cost_ns);
-    if (is_there && WEIR_MOSTLY(weir_cas16(swift->slot, value,
-                                           (union weir_u16b){.lo = full_ns, .hi = value.hi})))
-        return true;
-    swift->slot = NULL; /* looked for anew next time */
-    return false;
-}
-
 static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_told *out)
 {
     struct weir_swift *swift = &s->swift;
-    uint64_t ahead_ns;
+    uint64_t ahead_ns = 0;
     if (!swift->slot)
         swift->slot = weir_local_find(s->engine->table, s->charges->key);
     if (WEIR_SELDOM(!swift->slot || !swift->is_timed))
         return take_parts(s, now_ns, out);
-    if (WEIR_SELDOM(!take_time(swift, now_ns, &ahead_ns)))
+    enum weir_pass pass =
+        weir_there_pass(&swift->toll, swift->mark, now_ns, swift->slot, &ahead_ns);
+    if (WEIR_SELDOM(pass == WEIR_PASS_GONE))
+        swift->slot = NULL; /* looked for anew next time */
+    if (WEIR_SELDOM(pass != WEIR_PASS_TAKEN))
         return false;
     if (WEIR_MOSTLY(ahead_ns < swift->calm_ns))
         weir_stats_add_within(swift->within, swift->hits);
@@ -197,7 +185,7 @@ static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_tol
         count_near(s, ahead_ns);
     out->limit = swift->places;
     out->remaining = swift->places - swift->hits - steps_of(swift, ahead_ns);
-    out->reset_after_ns = ahead_ns + swift->cost_ns;
+    out->reset_after_ns = ahead_ns + swift->toll.cost_ns;
     return true;
 }
 

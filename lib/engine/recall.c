@@ -75,17 +75,13 @@ static bool is_swift(const struct weir_session *s)
            c->limit->count_if == 0;
 }
 
-/* Only for whole steps, and hits that take something and can ever pass. */
 static void note_time(struct weir_swift *swift, const struct weir_limit *limit, uint64_t near)
 {
+    swift->is_timed = weir_toll_note(&swift->toll, limit, swift->hits);
     swift->step_ns = limit->step_ns;
-    swift->cost_ns = weir_sat_mul(swift->hits, limit->step_ns);
-    swift->room_ns = weir_sat_sub(limit->cap_ns, swift->cost_ns);
     swift->calm_ns =
         near < swift->hits ? 0 : weir_sat_add(weir_sat_mul(near - swift->hits, swift->step_ns), 1);
     swift->places = limit->burst;
-    swift->is_timed =
-        weir_there_is_whole(limit) && swift->hits > 0 && swift->cost_ns <= limit->cap_ns;
 }
 
 static void note_swift(struct weir_session *s)

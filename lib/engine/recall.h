@@ -26,8 +26,8 @@
 #ifndef WEIR_ENGINE_RECALL_H
 #define WEIR_ENGINE_RECALL_H
 
-#include "algo/limit.h"
 #include "base/hash.h"
+#include "store/there.h"
 
 #include <stdbool.h>
 #include <weir/weir.h>
@@ -76,12 +76,10 @@ struct weir_swift {
     const struct weir_rule_info *rule; /* or NULL */
     uint64_t generation;               /* of the rules */
     bool is_ready;                     /* false: something else was met */
-    bool is_timed;                     /* what is below says all */
-    /* The limit in time, as the bucket has it: so there is no division before it is decided. */
-    _Alignas(64) uint64_t step_ns;
-    uint64_t cost_ns; /* of the hits */
-    uint64_t room_ns; /* they pass if no more than that is in use */
-    uint64_t calm_ns; /* and are not near the limit if less than that is */
+    bool is_timed;                     /* the toll says all */
+    _Alignas(64) struct weir_toll toll;
+    uint64_t step_ns;
+    uint64_t calm_ns; /* they are not near the limit if less than that is in use */
     uint64_t tag;     /* for another key's bucket: the limit's */
     uint32_t places;
     uint8_t rate;

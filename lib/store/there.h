@@ -46,4 +46,40 @@ static inline bool weir_there_take(const struct weir_limit *limit, uint64_t mark
     return weir_slot_put(slot, value, (union weir_u16b){.lo = state.ns, .hi = value.hi});
 }
 
+/* ---- the same hits again ----
+ *
+ * What a limit allows, in time: so there is no division before it is decided.  Only for whole
+ * steps, and for hits that take something and can ever pass. */
+struct weir_toll {
+    uint64_t cost_ns; /* of the hits */
+    uint64_t room_ns; /* they pass if no more than that is in use */
+};
+
+static inline bool weir_toll_note(struct weir_toll *toll, const struct weir_limit *limit,
+                                  uint64_t hits)
+{
+    toll->cost_ns = weir_sat_mul(hits, limit->step_ns);
+    toll->room_ns = weir_sat_sub(limit->cap_ns, toll->cost_ns);
+    return weir_there_is_whole(limit) && hits > 0 && toll->cost_ns <= limit->cap_ns;
+}
+
+enum weir_pass { WEIR_PASS_GONE, WEIR_PASS_REFUSED, WEIR_PASS_TAKEN };
+
+/* As weir_there_take(), and says what was in use before; only of what was taken it is right.  A
+ * state that a clock has left behind which went back since is further ahead than there is room for,
+ * and refused: who decides it anew cuts it (gcra.h). */
+static inline enum weir_pass weir_there_pass(const struct weir_toll *toll, uint64_t mark,
+                                             uint64_t now_ns, union weir_u16b *slot,
+                                             uint64_t *ahead_ns)
+{
+    union weir_u16b value = weir_peek16(slot);
+    if (WEIR_SELDOM(value.hi != mark))
+        return WEIR_PASS_GONE;
+    *ahead_ns = weir_sat_sub(value.lo, now_ns);
+    if (WEIR_SELDOM(*ahead_ns > toll->room_ns))
+        return WEIR_PASS_REFUSED;
+    union weir_u16b next = {.lo = weir_sat_add(now_ns, *ahead_ns + toll->cost_ns), .hi = value.hi};
+    return WEIR_MOSTLY(weir_cas16(slot, value, next)) ? WEIR_PASS_TAKEN : WEIR_PASS_GONE;
+}
+
 #endif
