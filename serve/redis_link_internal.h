@@ -115,6 +115,7 @@ struct weir_redis_server {
     enum weir_redis_how how;
     uint32_t attempts;   /* connections tried */
     uint64_t trying_ns;  /* since when, with nobody refused yet; 0: it is not tried */
+    uint64_t down_ns;    /* since when it says that the Cluster is; 0: it does not */
     uint32_t complaints; /* in a row */
     bool is_probing;     /* a probe is owed */
     bool is_away;        /* as was last told */
@@ -234,6 +235,10 @@ void weir_redis_server_flush(struct weir_redis_server *server); /* the end of a 
 /* A call was answered in time; or it was not, or refused. */
 void weir_redis_server_succeed(struct weir_redis_server *server);
 void weir_redis_server_fail(struct weir_redis_server *server, const char *why);
+/* It says that the Cluster is down.  True: it has not for long, and a call may try once more. */
+bool weir_redis_server_is_down_briefly(struct weir_redis_server *server);
+/* It says something else. */
+void weir_redis_server_is_up(struct weir_redis_server *server);
 /* What its lines tell it. */
 void weir_redis_server_ready(struct weir_redis_server *server);
 void weir_redis_server_lost(struct weir_redis_server *server, struct weir_redis_line *line,

@@ -183,13 +183,17 @@ static int on_loaded(struct weir_redis_line *line, struct weir_str words, uint64
     return 0;
 }
 
-static int on_greeted(struct weir_redis_line *line, struct weir_str words)
+static int on_greeted(struct weir_redis_line *line, struct weir_str words, uint64_t now_ns)
 {
     if (words.ptr != NULL)
         return end(line, "", words);
     line->greetings--;
-    if (!line->server->has_keys)
+    if (!line->server->has_keys) {
         become_ready(line);
+    } else if (line->greetings == 0 && line->loads == 0) { /* it got them since */
+        put_load(line, now_ns);
+        weir_redis_line_send(line);
+    }
     return 0;
 }
 
@@ -237,12 +241,15 @@ static bool goes_on(struct weir_redis_line *line, struct weir_redis_ask *ask, in
 {
     enum weir_redis_error error = weir_redis_error_of(words);
     bool is_redirected = weir_redis_cure_of(error) == WEIR_REDIS_CURE_REDIRECT;
-    if (ask == NULL || (err != 0 && !is_redirected && error != WEIR_REDIS_ERROR_TRY_AGAIN))
+    bool is_brief =
+        error == WEIR_REDIS_ERROR_TRY_AGAIN ||
+        (error == WEIR_REDIS_ERROR_CLUSTER_DOWN && weir_redis_server_is_down_briefly(line->server));
+    if (ask == NULL || (err != 0 && !is_redirected && !is_brief))
         return false;
     if (is_redirected && !weir_redis_route_redirect(line->server, ask, words))
         return false;
     /* Two servers may for a while each take the other for the one. */
-    if (error == WEIR_REDIS_ERROR_TRY_AGAIN || ask->tries >= TRIES_FAST)
+    if (is_brief || ask->tries >= TRIES_FAST)
         weir_redis_route_pause(line->server->link, ask);
     else if (!is_redirected)
         weir_redis_server_take(line->server, ask);
@@ -305,6 +312,9 @@ static void on_called(struct weir_redis_line *line, const struct owed *owed, str
         weir_redis_count_add(link, WEIR_REDIS_COUNT_LATE_REPLIES, 1);
     if (owed->ask != NULL)
         owed->ask->line = NULL;
+    bool is_down = words.ptr != NULL && weir_redis_error_of(words) == WEIR_REDIS_ERROR_CLUSTER_DOWN;
+    if (!is_down && !is_own(owed))
+        weir_redis_server_is_up(line->server);
     if (words.ptr != NULL) {
         on_complaint(line, owed, words, answer);
         return;
@@ -336,7 +346,7 @@ static int on_reply(struct weir_redis_line *line, const struct weir_redis_node *
         words = weir_redis_node_str(line->reader, &nodes[0]);
     switch ((enum owed_kind)owed.kind) {
     case OWED_GREETING:
-        return on_greeted(line, words);
+        return on_greeted(line, words, now_ns);
     case OWED_LOAD:
         return on_loaded(line, words, now_ns);
     case OWED_PROBE:

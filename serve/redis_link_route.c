@@ -123,15 +123,22 @@ bool weir_redis_route_redirect(struct weir_redis_server *from, struct weir_redis
 
 /* ---- what was found ---- */
 
+/* A slot that nobody serves, as far as the one asked has heard, stays with who had it: that one
+ * knows first who has it now, and says so. */
 static uint32_t move_slots(struct weir_redis_link *link, const struct weir_redis_map *map,
                            struct weir_redis_server *const *servers)
 {
     uint32_t moved = 0;
     for (uint32_t slot = 0; slot < WEIR_REDIS_SLOTS; slot++) {
+        struct weir_redis_server *before = link->by_slot[slot];
         uint16_t owner = map->owner[slot];
-        struct weir_redis_server *server = owner != WEIR_REDIS_NOBODY ? servers[owner] : NULL;
-        moved += link->by_slot[slot] != server;
-        link->by_slot[slot] = server;
+        if (owner != WEIR_REDIS_NOBODY) {
+            link->by_slot[slot] = servers[owner];
+            moved += servers[owner] != before;
+        } else if (before != NULL) {
+            before->is_listed = true;
+            weir_redis_server_set_keys(before, true);
+        }
     }
     return moved;
 }
@@ -155,10 +162,12 @@ void weir_redis_route_map(struct weir_redis_link *link, const struct weir_redis_
     }
     move_waiting(link);
     forget_unlisted(link);
+    bool is_news =
+        moved > 0 || weir_redis_link_count(link, WEIR_REDIS_COUNT_SLOTS_UNSERVED) != map->unserved;
     /* relaxed: one writer, and readers want a number that was true once */
     atomic_store_explicit(&link->counts[WEIR_REDIS_COUNT_SLOTS_UNSERVED], map->unserved,
                           memory_order_relaxed);
-    if (moved > 0 && link->log != NULL)
+    if (is_news && link->log != NULL)
         WEIR_LOG(link->log, WEIR_LOG_INFO, "store_slots", WEIR_LOG_NUMBER("moved", moved),
                  WEIR_LOG_NUMBER("unserved", map->unserved));
 }

@@ -95,10 +95,12 @@ void weir_redis_server_flush(struct weir_redis_server *server)
         return;
     uint64_t now_ns = weir_redis_now();
     struct weir_redis_ask *ask;
-    while ((ask = server->waiting.first) != NULL) {
+    bool is_last = false;
+    while (!is_last && (ask = server->waiting.first) != NULL) {
         weir_redis_asks_remove(ask);
         if (!weir_redis_line_put(line, ask, now_ns))
             weir_redis_ask_lose(server->link, ask);
+        is_last = server->down_ns != 0 && !ask->is_own; /* one finds out for all */
     }
     weir_redis_wait_put(line, now_ns);
     weir_redis_line_send(line);
@@ -121,6 +123,24 @@ void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
         wake_at(server, 0); /* not from here, where it may be its line that tells */
     else if (server->has_keys && weir_breaker_fail(&server->breaker, weir_redis_now()))
         leave_alone(server, why);
+}
+
+/* One that has not heard yet who took over from a master holds the whole Cluster for down, and
+ * hears of it in a moment.  A call that may wait longer than that does. */
+bool weir_redis_server_is_down_briefly(struct weir_redis_server *server)
+{
+    uint64_t now_ns = weir_redis_now();
+    if (server->down_ns == 0)
+        server->down_ns = now_ns;
+    return now_ns - server->down_ns < server->link->deadline_ns;
+}
+
+void weir_redis_server_is_up(struct weir_redis_server *server)
+{
+    if (server->down_ns == 0)
+        return;
+    server->down_ns = 0;
+    weir_chore_set(server->link->loop, &server->link->chore);
 }
 
 /* ---- lines ---- */

@@ -118,7 +118,17 @@ def moves(cluster):
     yield
 
 
-@pytest.mark.parametrize("event", [changes, moves])
+@contextlib.contextmanager
+def doubts(cluster):
+    """Each master holds the Cluster for down, until it hears again who has a slot: as one does that hears that a master
+    is none any more before it hears who is instead."""
+    for node, other in zip(cluster.masters, cluster.masters[1:] + cluster.masters[:1], strict=True):
+        node.cluster("DELSLOTS", used_slots(other)[0])
+        wait_until(lambda node=node: node.is_ready(len(cluster.nodes)), "it to hear of it")
+    yield
+
+
+@pytest.mark.parametrize("event", [changes, moves, doubts])
 def test_a_cluster_in_good_order(event, tmp_path):
     with Cluster(tmp_path / "cluster", timeout_ms=CALM_MS) as cluster, \
             Fleet(tmp_path, cluster.url, LIMITS, NODES, flags=PATIENT) as fleet:

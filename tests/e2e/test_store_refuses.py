@@ -111,6 +111,23 @@ def test_a_server_of_a_cluster_that_is_not_called_one_says_so(tmp_path):
         assert reasons == {"it is part of a Cluster: name it redis-cluster://"}
 
 
+def test_a_cluster_that_stays_down_is_away_and_comes_back(tmp_path):
+    """For a moment it may be, while masters change; then nobody waits for it any more."""
+    with Cluster(tmp_path / "cluster", replicas=False, timeout_ms=CALM_MS) as cluster, \
+            Service(tmp_path, RULES, flags=("--store", cluster.url, "--store-leases=off", "--store-deadline", "300ms"),
+                    listeners=ALL, threads=1) as weir:
+        assert ask_json(weir, "fixed", "before") == 200
+        for node in cluster.masters:
+            node.cluster("DELSLOTS", 0)
+        assert admitted(weir, "fixed", "a") == 20               # as the rule's policy says: by this node
+        weir.wait_for("store_away")
+        assert reason(weir, "store_away").startswith("CLUSTERDOWN") and told(weir)["fallback_local_total"] == 25
+        cluster.masters[0].cluster("ADDSLOTS", 0)
+        weir.wait_for("store_back")
+        wait_until(lambda: told(weir)["health"] == "up", "health to tell")
+        assert admitted(weir, "fixed", "b") == 20 and told(weir)["fallback_local_total"] == 25
+
+
 def test_a_cluster_that_is_none_says_so_once(tmp_path, own_store):
     url = own_store.url.replace("redis:", "redis-cluster:")
     with Service(tmp_path, RULES, flags=("--store", url, *PATIENT), listeners=ALL) as weir:
