@@ -41,19 +41,20 @@ typedef struct {
 } ngx_http_weir_main_conf_t;
 
 typedef struct {
-    /* What every request reads, in one cache line: */
+    /* What most requests read, in one cache line: */
     ngx_weir_place_conf_t base;
+    uint64_t state; /* of a record of who passes, where it is_plain in preaccess; 0: it is not */
+
     uint32_t dialects;                            /* of enum weir_dialect */
     uint8_t stages[NGX_HTTP_WEIR_PRECONTENT + 1]; /* by phase: what is asked then; 0: nothing */
     bool is_plain; /* asked in one stage, by the rules alone, and told in numbers */
-
     ngx_uint_t phase;
     ngx_http_complex_value_t *user;
     ngx_uint_t status;
     ngx_uint_t body;
     ngx_http_complex_value_t *body_text;
 } ngx_http_weir_loc_conf_t;
-_Static_assert(offsetof(ngx_http_weir_loc_conf_t, phase) <= NGX_WEIR_LINE, "of every request");
+_Static_assert(offsetof(ngx_http_weir_loc_conf_t, dialects) <= NGX_WEIR_LINE, "of most requests");
 
 #define NGX_HTTP_WEIR_DIALECTS_UNSET UINT32_MAX
 
@@ -71,6 +72,16 @@ struct ngx_http_weir_record_s {
     const struct weir_header *lists;    /* the other headers of this stage: list_count of them */
     ngx_http_weir_record_t *before;     /* that of the stage before, if it has_before */
 };
+
+/* The state of a record of who passes, asked once. */
+static ngx_inline uint64_t ngx_http_weir_passed(bool is_dry, uint32_t dialects)
+{
+    return (ngx_weir_record_t){.verdict = NGX_WEIR_PASSED,
+                               .is_dry = is_dry,
+                               .dialects = (uint8_t)dialects,
+                               .stages = NGX_HTTP_WEIR_ALL}
+        .state;
+}
 
 static ngx_inline ngx_http_weir_record_t *ngx_http_weir_before(const ngx_http_weir_record_t *record)
 {

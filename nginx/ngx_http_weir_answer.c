@@ -12,34 +12,30 @@
 
 /* ---- headers ---- */
 
-/* As ngx_list_push() does, which is only called for a list that is full. */
-static ngx_table_elt_t *next_of(ngx_list_t *list)
+static ngx_inline void set(ngx_table_elt_t *h, struct weir_str name, struct weir_str value)
 {
-    ngx_list_part_t *last = list->last;
-    if (NGX_WEIR_SELDOM(last->nelts == list->nalloc))
-        return ngx_list_push(list);
-    return (ngx_table_elt_t *)last->elts + last->nelts++;
-}
-
-static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
-{
-    ngx_table_elt_t *h = next_of(&r->headers_out.headers);
-    if (NGX_WEIR_SELDOM(h == NULL))
-        return NGX_ERROR;
     h->hash = 1;
-    h->key.len = header->name.len;
-    h->key.data = (u_char *)header->name.ptr;
-    h->value.len = header->value.len;
-    h->value.data = (u_char *)header->value.ptr;
+    h->key.len = name.len;
+    h->key.data = (u_char *)name.ptr;
+    h->value.len = value.len;
+    h->value.data = (u_char *)value.ptr;
     h->lowcase_key = NULL;
 #if (nginx_version >= 1023000)
     h->next = NULL;
 #endif
+}
+
+static ngx_int_t push(ngx_http_request_t *r, const struct weir_header *header)
+{
+    ngx_table_elt_t *h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL)
+        return NGX_ERROR;
+    set(h, header->name, header->value);
     return NGX_OK;
 }
 
-static ngx_inline ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
-                                     ngx_uint_t count)
+static ngx_int_t push_all(ngx_http_request_t *r, const struct weir_header *headers,
+                          ngx_uint_t count)
 {
     for (ngx_uint_t i = 0; i < count; i++)
         if (push(r, &headers[i]) != NGX_OK)
@@ -60,7 +56,7 @@ static ngx_int_t push_lists(ngx_http_request_t *r, const ngx_http_weir_record_t 
                             bool is_refused)
 {
     for (; record != NULL; record = is_refused ? NULL : ngx_http_weir_before(record))
-        if (NGX_WEIR_SELDOM(record->base.list_count > 0) &&
+        if (record->base.list_count > 0 &&
             push_all(r, record->lists, record->base.list_count) != NGX_OK)
             return NGX_ERROR;
     return NGX_OK;
@@ -134,7 +130,7 @@ static bool prepare(ngx_http_request_t *r, bool is_refused)
         ngx_table_elt_t *headers = part->elts;
         for (ngx_uint_t i = 0; i < part->nelts; i++) {
             ngx_table_elt_t *h = &headers[i];
-            if (NGX_WEIR_SELDOM(may_concern_us(h)) && gives_way(&caching, h, is_refused))
+            if (may_concern_us(h) && gives_way(&caching, h, is_refused))
                 h->hash = 0;
         }
     }
@@ -150,21 +146,68 @@ static bool is_told(const ngx_http_weir_record_t *record)
            (told->is_refused || (told->is_limited && record->base.dialects));
 }
 
-NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
+static __attribute__((noinline)) ngx_int_t tell(ngx_http_request_t *r)
 {
-    ngx_http_weir_record_t *record = NGX_WEIR_MOSTLY(r == r->main) ? ngx_http_weir_find(r) : NULL;
-    if (record != NULL)
-        __builtin_prefetch(record->numbers, 1); /* far by now, where it was passed on */
+    ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
     for (ngx_http_weir_record_t *one = record; one != NULL; one = ngx_http_weir_before(one))
         ngx_weir_settle(&one->base, r->headers_out.status);
-    if (NGX_WEIR_SELDOM(record == NULL || !is_told(record)))
-        return ngx_weir_near.next_filter(r);
-    __builtin_prefetch(&record->base.main->worker.told_last);
+    if (record == NULL || !is_told(record))
+        return NGX_OK;
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
-    if (NGX_WEIR_SELDOM(prepare(r, is_refused) && !is_refused))
-        return ngx_weir_near.next_filter(r);
-    if (NGX_WEIR_SELDOM(push_numbers(r, record) != NGX_OK ||
-                        push_lists(r, record, is_refused) != NGX_OK))
+    if (prepare(r, is_refused) && !is_refused)
+        return NGX_OK;
+    if (push_numbers(r, record) != NGX_OK)
+        return NGX_ERROR;
+    return push_lists(r, record, is_refused);
+}
+
+/* ---- the quickest way: who passes is told two numbers, and no other header concerns us ---- */
+
+static ngx_inline bool is_any_of_concern(const ngx_list_t *list)
+{
+    for (const ngx_list_part_t *part = &list->part; part != NULL; part = part->next) {
+        const ngx_table_elt_t *h = part->elts, *end = h + part->nelts;
+        for (; h < end; h++)
+            if (NGX_WEIR_SELDOM(may_concern_us(h)))
+                return true;
+    }
+    return false;
+}
+
+static ngx_inline struct weir_str value_of(const char *at, uint32_t len)
+{
+    return (struct weir_str){.ptr = at, .len = len};
+}
+
+/* False: nothing was done. */
+static ngx_inline bool tells_two(ngx_http_request_t *r)
+{
+    static const struct weir_str limit = {WEIR_HEADER_LIMIT, sizeof(WEIR_HEADER_LIMIT) - 1};
+    static const struct weir_str left = {WEIR_HEADER_REMAINING, sizeof(WEIR_HEADER_REMAINING) - 1};
+    ngx_http_weir_record_t *record = r->ctx[ngx_weir_near.index];
+    if (NGX_WEIR_SELDOM(r != r->main || record == NULL ||
+                        record->base.state != ngx_http_weir_passed(false, WEIR_DIALECT_LEGACY)))
+        return false;
+    const struct weir_told_last *last = &record->base.main->worker.told_last;
+    __builtin_prefetch(record->numbers, 1); /* far by now, where it was passed on */
+    __builtin_prefetch(last);
+    ngx_list_t *list = &r->headers_out.headers;
+    ngx_list_part_t *part = list->last;
+    if (NGX_WEIR_SELDOM(part->nelts + 2 > list->nalloc || is_any_of_concern(list)))
+        return false;
+    struct weir_two two = weir_headers_two(record->numbers, &record->base.told, last);
+    if (NGX_WEIR_SELDOM(two.limit_len == 0))
+        return false;
+    ngx_table_elt_t *h = (ngx_table_elt_t *)part->elts + part->nelts;
+    part->nelts += 2;
+    set(&h[0], limit, value_of(record->numbers, two.limit_len));
+    set(&h[1], left, value_of(record->numbers + WEIR_NUMBER_LEN, two.remaining_len));
+    return true;
+}
+
+NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
+{
+    if (NGX_WEIR_SELDOM(!tells_two(r)) && tell(r) != NGX_OK)
         return NGX_ERROR;
     return ngx_weir_near.next_filter(r);
 }

@@ -54,10 +54,9 @@ static __attribute__((noinline)) ngx_str_t forwarded_address(ngx_http_weir_askin
 static int find_address(ngx_http_weir_asking_t *a, struct weir_str *value)
 {
     ngx_array_t *proxies = a->base.main->proxies;
-    if (NGX_WEIR_SELDOM(proxies != NULL))
-        return found(value, forwarded_address(a, proxies));
-    *value = a->base.http.remote_address; /* is at hand */
-    return value->ptr != NULL;
+    return found(value, NGX_WEIR_SELDOM(proxies != NULL)
+                            ? forwarded_address(a, proxies)
+                            : ngx_weir_address(a->base.connection->addr_text));
 }
 
 /* ---- headers, cookies, the query ---- */

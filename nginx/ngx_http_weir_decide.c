@@ -26,6 +26,8 @@ void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf)
         return;
     }
     conf->is_plain = ngx_weir_is_plain(&conf->base) && !(conf->dialects & WEIR_DIALECT_IETF_11);
+    if (conf->is_plain && stages[NGX_HTTP_WEIR_PREACCESS] != 0)
+        conf->state = ngx_http_weir_passed(conf->base.dry_run != 0, conf->dialects);
 }
 
 /* ---- asking ---- */
@@ -37,25 +39,14 @@ static enum weir_stage stage_of(ngx_uint_t stages)
                                                         : WEIR_STAGE_LATE;
 }
 
-/* The client's address, where no proxy has a say in it. */
-static ngx_inline struct weir_str address_of(const ngx_weir_asking_t *a)
-{
-    const struct weir_str none = {.ptr = NULL};
-    return NGX_WEIR_MOSTLY(a->main->proxies == NULL)
-               ? ngx_weir_str(ngx_weir_address(a->connection->addr_text))
-               : none;
-}
-
 /* How a request looks to the rules. */
 static ngx_inline void init_asking(ngx_http_weir_asking_t *a, ngx_http_request_t *r,
                                    ngx_http_weir_loc_conf_t *conf)
 {
     a->base.main = r->main_conf[ngx_weir_near.index];
     a->base.connection = r->connection;
-    a->base.http = (struct weir_http){.attribute = ngx_http_weir_attribute,
-                                      .ctx = a,
-                                      .is_late = ngx_http_weir_is_late,
-                                      .remote_address = address_of(&a->base)};
+    a->base.http = (struct weir_http){
+        .attribute = ngx_http_weir_attribute, .ctx = a, .is_late = ngx_http_weir_is_late};
     a->base.kind = &ngx_http_weir_kind;
     a->base.from = r;
     a->base.place = &conf->base;
@@ -105,7 +96,8 @@ ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
                             : decide(&a, stages, NULL);
 }
 
-NGX_WEIR_HOT static ngx_int_t handle(ngx_http_request_t *r, ngx_uint_t phase)
+static __attribute__((noinline)) NGX_WEIR_HOT ngx_int_t handle(ngx_http_request_t *r,
+                                                               ngx_uint_t phase)
 {
     ngx_http_weir_asking_t a;
     struct weir_desk_waiter *waiter = NULL;
@@ -150,9 +142,25 @@ NGX_WEIR_HOT ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r)
     return ngx_weir_near.next_rewrite(r);
 }
 
+/* The quickest way: where nothing but the connection's address is asked for, and it passes. */
+static ngx_inline bool passes(ngx_http_request_t *r)
+{
+    const ngx_http_weir_loc_conf_t *conf = r->loc_conf[ngx_weir_near.index];
+    ngx_weir_main_conf_t *main = r->main_conf[ngx_weir_near.index];
+    bool is_first = conf->state != 0 && r == r->main && ngx_http_weir_find(r) == NULL;
+    bool is_alone = main->worker.room != NULL && main->worker.desk == NULL && main->proxies == NULL;
+    if (NGX_WEIR_SELDOM(!is_first || !is_alone))
+        return false;
+    void *record = ngx_weir_keep_address(main, r->connection, r->pool, conf->state);
+    r->ctx[ngx_weir_near.index] = record;
+    return record != NULL;
+}
+
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)
 {
-    return handle(r, NGX_HTTP_WEIR_PREACCESS);
+    return NGX_WEIR_MOSTLY(ngx_weir_near.by_address && passes(r))
+               ? NGX_DECLINED
+               : handle(r, NGX_HTTP_WEIR_PREACCESS);
 }
 
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r)

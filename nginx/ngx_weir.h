@@ -166,7 +166,8 @@ typedef struct {
     ngx_uint_t index; /* the module's, among contexts and configurations */
     ngx_int_t (*next_filter)(struct ngx_http_request_s *r);
     ngx_int_t (*next_rewrite)(struct ngx_http_request_s *r);
-    bool foretells; /* requests differ: see weir_check_http_soon() */
+    bool foretells;  /* requests differ: see weir_check_http_soon() */
+    bool by_address; /* the rules ask for nothing else: see weir_check_address_again() */
 } ngx_weir_near_t;
 extern ngx_weir_near_t ngx_weir_near;
 
@@ -259,15 +260,20 @@ enum { NGX_WEIR_BYPASSED, NGX_WEIR_PASSED, NGX_WEIR_DELAYED, NGX_WEIR_REJECTED }
 typedef struct {
     /* What an answer reads, in one line; by then it is far away, where it was passed on: */
     ngx_weir_main_conf_t *main;
-    uint8_t verdict;
-    bool is_dry;
-    bool is_held; /* in the queue now */
-    uint8_t ticket_count;
-    /* HTTP's, here for the line: */
-    uint8_t dialects; /* where it was asked */
-    uint8_t stages;   /* asked so far */
-    uint8_t list_count;
-    bool has_before;
+    union {
+        struct {
+            uint8_t verdict;
+            bool is_dry;
+            bool is_held; /* in the queue now */
+            uint8_t ticket_count;
+            /* HTTP's, here for the line: */
+            uint8_t dialects; /* where it was asked */
+            uint8_t stages;   /* asked so far */
+            uint8_t list_count;
+            bool has_before;
+        };
+        uint64_t state; /* all of these, where they are begun or compared in one move */
+    };
     struct weir_told told; /* of the tightest; the rule's name is in `rule` */
 
     ngx_connection_t *connection;
@@ -294,6 +300,10 @@ void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool, const struct weir_de
 /* Asks and keeps in one, by libweir's quickest way, for a place where nothing stands against it
  * (ngx_weir_is_plain()).  NULL: it does not lead there, and nothing was done. */
 void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns);
+/* The same where there is nothing to ask for but the address of the connection; state: the
+ * record's. */
+void *ngx_weir_keep_address(ngx_weir_main_conf_t *main, ngx_connection_t *c, ngx_pool_t *pool,
+                            uint64_t state);
 /* The status of the answer is known. */
 void ngx_weir_settle_tickets(ngx_weir_record_t *record, ngx_uint_t status);
 static ngx_inline void ngx_weir_settle(ngx_weir_record_t *record, ngx_uint_t status)

@@ -358,6 +358,15 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
     return record;
 }
 
+/* What was decided by libweir's quickest way: it passes, and nothing is to be given back. */
+static ngx_inline void keep_plain(ngx_weir_record_t *record, ngx_pool_t *pool)
+{
+    ngx_weir_near.foretells = record->told.foretell;
+    ngx_weir_near.by_address = record->told.by_address;
+    (void)keep_name(record, pool); /* where there is no memory it has none */
+    end_with(pool, record, forget_plain);
+}
+
 NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, uint64_t now_ns)
 {
     struct weir_session *session = a->main->worker.session;
@@ -368,10 +377,31 @@ NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, u
         give_piece(record);
         return NULL;
     }
-    ngx_weir_near.foretells = record->told.foretell;
     begin(record, a);
-    (void)keep_name(record, pool); /* where there is no memory it has none */
-    end_with(pool, record, forget_plain);
+    keep_plain(record, pool);
+    return record;
+}
+
+NGX_WEIR_HOT void *ngx_weir_keep_address(ngx_weir_main_conf_t *main, ngx_connection_t *c,
+                                         ngx_pool_t *pool, uint64_t state)
+{
+    struct weir_str address = ngx_weir_str(ngx_weir_address(c->addr_text));
+    uint64_t now_ns = ngx_weir_now(main);
+    ngx_weir_record_t *record = take_piece();
+    if (NGX_WEIR_SELDOM(record == NULL))
+        return NULL;
+    if (NGX_WEIR_SELDOM(
+            !weir_check_address_again(main->worker.session, address, now_ns, &record->told))) {
+        ngx_weir_near.by_address = false;
+        give_piece(record);
+        return NULL;
+    }
+    record->main = main;
+    record->state = state;
+    record->connection = c;
+    record->delay_ms = 0;
+    record->renew = NULL;
+    keep_plain(record, pool);
     return record;
 }
 

@@ -227,9 +227,6 @@ struct weir_http {
     enum weir_stage stage;
     bool has_hits; /* hits counts; otherwise 1 */
     uint64_t hits;
-    /* What attribute() says of "remote_address", for who has it at hand: of a request that is like
-     * the one before it that may be all that is looked at.  ptr is NULL: it is asked for. */
-    struct weir_str remote_address;
 };
 
 /* How a decision is told in headers: see weir_headers(). */

@@ -162,7 +162,8 @@ WEIR_API size_t weir_headers(char to[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
 struct weir_told {
     bool is_limited; /* false: no limit applied, and there are no numbers */
     bool is_refused;
-    bool foretell; /* weir_check_http_soon() would be of use for the next request */
+    bool foretell;   /* weir_check_http_soon() would be of use for the next request */
+    bool by_address; /* and so would weir_check_address_again(): nothing else was asked for */
     uint64_t limit, remaining;
     uint64_t wait_s; /* seconds to wait, where the limit refused; else 0 */
     uint64_t reset_after_ns, now_ns;
@@ -178,6 +179,12 @@ WEIR_API void weir_headers_tell(struct weir_told *out, const struct weir_decisio
 WEIR_API WEIR_MUST_CHECK bool weir_check_http_again(struct weir_session *s,
                                                     const struct weir_http *http, uint64_t now_ns,
                                                     struct weir_told *out);
+
+/* The same where the client's address is all that the rules ask for, as it would be answered to
+ * `remote_address`: of one hit, in the only domain, in one stage. */
+WEIR_API WEIR_MUST_CHECK bool weir_check_address_again(struct weir_session *s,
+                                                       struct weir_str address, uint64_t now_ns,
+                                                       struct weir_told *out);
 
 /* For who sees a request some time before it is to be decided: where they come with another key
  * each, and this one is like the one before it in all else, its counter is fetched meanwhile.  Says
@@ -207,6 +214,19 @@ struct weir_told_last {
 WEIR_API uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
                                        char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
                                        const struct weir_told *told, struct weir_told_last *last);
+
+/* The quickest way to X-Ratelimit-Limit and X-Ratelimit-Remaining, and no others, of who was not
+ * refused: lengths of their values, of which the second is WEIR_NUMBER_LEN bytes behind the first.
+ * 0: not as it was told last, and weir_headers_numbers() tells it. */
+#define WEIR_NUMBER_LEN 20
+#define WEIR_HEADER_LIMIT "X-Ratelimit-Limit"
+#define WEIR_HEADER_REMAINING "X-Ratelimit-Remaining"
+struct weir_two {
+    uint32_t limit_len, remaining_len;
+};
+WEIR_API struct weir_two weir_headers_two(char values[WEIR_NUMBERS_LEN_MAX],
+                                          const struct weir_told *told,
+                                          const struct weir_told_last *last);
 WEIR_API uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],
                                      char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                                      const struct weir_decision *decision);

@@ -13,9 +13,11 @@
 
 /* ---- as the last one was ---- */
 
-static bool is_of_domain(const struct weir_plan *plan, struct weir_str name)
+/* Who names none was told that there is only one; who names one knows better. */
+static bool is_of_domain(const struct weir_session *s, struct weir_str name)
 {
-    return WEIR_MOSTLY(!name.ptr) || weir_str_eq(name, weir_domain_name(plan->domain));
+    return WEIR_MOSTLY(!name.ptr) ? s->recall.is_sole
+                                  : weir_str_eq(name, weir_domain_name(s->plans[0].domain));
 }
 
 static bool is_asked_alike(struct weir_session *s, const struct weir_http *http)
@@ -23,7 +25,7 @@ static bool is_asked_alike(struct weir_session *s, const struct weir_http *http)
     const struct weir_recall *r = &s->recall;
     return WEIR_MOSTLY(http->stage == WEIR_STAGE_ALL && http->has_hits == r->has_hits) &&
            WEIR_MOSTLY(!http->has_hits || http->hits == r->hits) &&
-           WEIR_MOSTLY(is_of_domain(&s->plans[0], http->domain));
+           WEIR_MOSTLY(is_of_domain(s, http->domain));
 }
 
 static inline bool is_same_short(struct weir_str a, struct weir_str b)
@@ -52,30 +54,23 @@ static inline bool is_same(struct weir_str a, struct weir_str b)
     return first[0] == first[1] && last[0] == last[1];
 }
 
-/* What a request says now: 1 with *value, 0, or an error.  Values are written to the session: on
- * the stack they would be guarded. */
-static inline int ask(struct weir_session *s, const struct weir_http *http,
-                      const struct weir_answer *before, const struct weir_str **value)
+/* An answer that is there, and was.  Where it is another, the plan may become its. */
+static inline bool is_alike(struct weir_session *s, uint32_t i, struct weir_str value)
 {
-    bool is_at_hand = before->is_address && http->remote_address.ptr;
-    *value = is_at_hand ? &http->remote_address : &s->recall.value;
-    return is_at_hand ? 1 : http->attribute(http->ctx, before->key, &s->recall.value);
+    return WEIR_MOSTLY(is_same(value, s->recall.answers[i].value)) ||
+           (i == s->recall.named && weir_recall_rename(s, value));
 }
 
 /* Once in memory, though three call it: who asks again finds it where who asked before has left
- * it. */
+ * it.  Values are written to the session: on the stack they would be guarded. */
 static __attribute__((noinline)) WEIR_HOT bool answers_alike(struct weir_session *s,
                                                              const struct weir_http *http)
 {
     struct weir_recall *r = &s->recall;
-    const struct weir_str *value;
     for (uint32_t i = 0; i < r->count; i++) {
         const struct weir_answer *before = &r->answers[i];
-        int found = ask(s, http, before, &value);
-        if (WEIR_SELDOM(found != before->is_there))
-            return false;
-        if (found && !is_same(*value, before->value) &&
-            (i != r->named || !weir_recall_rename(s, *value)))
+        int found = http->attribute(http->ctx, before->key, &r->value);
+        if (WEIR_SELDOM(found != before->is_there) || (found && !is_alike(s, i, r->value)))
             return false;
     }
     return true;
@@ -168,7 +163,7 @@ static __attribute__((noinline)) void count_near(struct weir_session *s, uint64_
 static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_told *out)
 {
     struct weir_swift *swift = &s->swift;
-    uint64_t ahead_ns = 0;
+    uint64_t ahead_ns = 0, places = swift->places;
     if (!swift->slot)
         swift->slot = weir_local_find(s->engine->table, s->charges->key);
     if (WEIR_SELDOM(!swift->slot || !swift->is_timed))
@@ -183,9 +178,25 @@ static inline bool take(struct weir_session *s, uint64_t now_ns, struct weir_tol
         weir_stats_add_within(swift->within, swift->hits);
     else
         count_near(s, ahead_ns);
-    out->limit = swift->places;
-    out->remaining = swift->places - swift->hits - steps_of(swift, ahead_ns);
+    out->limit = places;
+    out->remaining = places - swift->hits - steps_of(swift, ahead_ns);
     out->reset_after_ns = ahead_ns + swift->toll.cost_ns;
+    return true;
+}
+
+/* It was taken. */
+static inline bool tell(struct weir_session *s, uint64_t now_ns, struct weir_told *out)
+{
+    if (weir_top_is_due(s))
+        weir_top_tell(s, &s->plans[0], NULL, now_ns);
+    out->rule = s->swift.rule;
+    out->generation = s->swift.generation;
+    out->is_limited = s->swift.is_ready; /* true: as a constant it would be fetched from afar */
+    out->is_refused = false;
+    out->foretell = s->foretell;
+    out->by_address = s->swift.by_address;
+    out->wait_s = 0;
+    out->now_ns = now_ns;
     return true;
 }
 
@@ -195,18 +206,16 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
     if (!s->is_recallable) /* asked first: who is not like the last one has come in vain */
         return false;
     (void)weir_publish_hold(s);
-    if (WEIR_SELDOM(!s->swift.is_ready || !is_recalled(s, http, now_ns) || !take(s, now_ns, out)))
-        return false;
-    if (weir_top_is_due(s))
-        weir_top_tell(s, &s->plans[0], NULL, now_ns);
-    out->rule = s->swift.rule;
-    out->generation = s->swift.generation;
-    out->is_limited = s->swift.is_ready; /* true: as a constant it would be fetched from afar */
-    out->is_refused = false;
-    out->foretell = s->foretell;
-    out->wait_s = 0;
-    out->now_ns = now_ns;
-    return true;
+    return WEIR_MOSTLY(s->swift.is_ready && is_recalled(s, http, now_ns)) && take(s, now_ns, out) &&
+           tell(s, now_ns, out);
+}
+
+WEIR_HOT bool weir_check_address_again(struct weir_session *s, struct weir_str address,
+                                       uint64_t now_ns, struct weir_told *out)
+{
+    (void)weir_publish_hold(s);
+    return WEIR_MOSTLY(s->is_recallable && s->swift.by_address) && is_plain(s, now_ns) &&
+           is_alike(s, 0, address) && take(s, now_ns, out) && tell(s, now_ns, out);
 }
 
 WEIR_HOT bool weir_check_http_soon(struct weir_session *s, const struct weir_http *http)

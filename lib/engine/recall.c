@@ -32,9 +32,7 @@ static int hear(void *ctx, struct weir_str key, struct weir_str *value)
         return found;
     }
     struct weir_answer *answer = &r->answers[r->count++];
-    *answer = (struct weir_answer){.key = keep(r, key),
-                                   .is_there = found != 0,
-                                   .is_address = weir_str_eq(key, WEIR_STR("remote_address"))};
+    *answer = (struct weir_answer){.key = keep(r, key), .is_there = found != 0};
     if (found)
         *value = answer->value = keep(r, *value);
     return found;
@@ -51,6 +49,7 @@ struct weir_http weir_recall_listen(struct weir_session *s, const struct weir_ht
     r->heard = http;
     r->count = r->used = 0;
     r->has_hits = http->has_hits;
+    r->is_sole = !http->domain.ptr;
     r->hits = http->hits;
     heard.attribute = hear;
     heard.ctx = r;
@@ -84,12 +83,20 @@ static void note_time(struct weir_swift *swift, const struct weir_limit *limit, 
     swift->places = limit->burst;
 }
 
+/* Whether the client's address is all that was asked for, or said. */
+static bool is_by_address(const struct weir_recall *r)
+{
+    return r->count == 1 && r->answers[0].is_there && !r->has_hits && r->is_sole &&
+           weir_str_eq(r->answers[0].key, WEIR_STR("remote_address"));
+}
+
 static void note_swift(struct weir_session *s)
 {
     const struct weir_item *item = s->items;
     const struct weir_charge *c = s->charges;
     struct weir_swift *swift = &s->swift;
     swift->is_ready = is_swift(s);
+    swift->by_address = swift->is_ready && is_by_address(&s->recall);
     if (!swift->is_ready)
         return;
     swift->slot = c->met;

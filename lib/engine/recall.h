@@ -38,7 +38,6 @@
 struct weir_answer {
     struct weir_str key, value; /* in the recall's bytes */
     bool is_there;
-    bool is_address; /* of "remote_address" */
 };
 
 /* One answer, as most requests are asked for, is compared in two cache lines: that of the answer,
@@ -46,6 +45,7 @@ struct weir_answer {
 struct weir_recall {
     _Alignas(64) uint32_t count;
     bool has_hits;         /* as in struct weir_http */
+    bool is_sole;          /* no domain was named */
     uint8_t named;         /* the answer that may be another; WEIR_RECALL_ANSWERS: none */
     struct weir_str value; /* that was answered last */
     struct weir_answer answers[WEIR_RECALL_ANSWERS];
@@ -76,6 +76,7 @@ struct weir_swift {
     const struct weir_rule_info *rule; /* or NULL */
     uint64_t generation;               /* of the rules */
     bool is_ready;                     /* false: something else was met */
+    bool by_address;                   /* and the client's is the only answer, of one hit */
     bool is_timed;                     /* the toll says all */
     _Alignas(64) struct weir_toll toll;
     uint64_t step_ns;

@@ -5,7 +5,6 @@
 #include "base/str.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-#define NUMBER_LEN 20  /* bytes of the longest */
 #define REFUSED_LEN 28 /* of what only a refusal tells: a number, and "no-store" */
 #define SF_INTEGER_MAX UINT64_C(999999999999999) /* RFC 9651: 15 digits */
 
@@ -111,7 +110,7 @@ WEIR_HOT void weir_headers_tell(struct weir_told *out, const struct weir_decisio
     const struct weir_status *s = tightest_of(decision);
     bool is_refused = decision->overall == WEIR_CODE_OVER_LIMIT;
     out->is_refused = is_refused;
-    out->foretell = false;
+    out->foretell = out->by_address = false;
     out->is_limited = s != NULL;
     out->rule = s ? s->rule : NULL;
     out->generation = 0;
@@ -189,24 +188,21 @@ struct values {
     char *at;
 };
 
-/* The value is somewhere in the next NUMBER_LEN bytes. */
+/* The value is somewhere in the next WEIR_NUMBER_LEN bytes. */
 static inline void add_value(struct values *to, struct weir_str name, const char *begin, size_t len)
 {
     *to->next++ = (struct weir_header){.name = name, .value = {.ptr = begin, .len = len}};
-    to->at += NUMBER_LEN;
+    to->at += WEIR_NUMBER_LEN;
 }
 
 static inline void put_value(void *to, struct weir_str name, uint64_t number)
 {
     struct values *values = to;
-    char *end = values->at + NUMBER_LEN, *begin = weir_text_digits_before(end, number);
+    char *end = values->at + WEIR_NUMBER_LEN, *begin = weir_text_digits_before(end, number);
     add_value(values, name, begin, (size_t)(end - begin));
 }
 
-static inline bool is_noted(const struct weir_digits *last, uint64_t number)
-{
-    return last->number == number && last->len > 0;
-}
+/* ---- the two that most answers have ---- */
 
 static void note_digits(struct weir_digits *last, uint64_t number)
 {
@@ -215,30 +211,54 @@ static void note_digits(struct weir_digits *last, uint64_t number)
     (void)weir_text_digits_before(last->digits + last->len, number);
 }
 
-/* All digits are copied, which is a few moves; returns how many count. */
-static inline size_t copy_digits(char *to, const struct weir_digits *from)
+/* All digits are copied, which is a few moves. */
+static inline void copy_digits(char *to, const struct weir_digits *from)
 {
     memcpy(to, from->digits, sizeof(from->digits));
-    return from->len;
 }
 
-static inline void put_limit(struct values *to, const struct weir_told_last *last)
+WEIR_HOT struct weir_two weir_headers_two(char values[WEIR_NUMBERS_LEN_MAX],
+                                          const struct weir_told *told,
+                                          const struct weir_told_last *last)
 {
-    size_t len = copy_digits(to->at, &last->limit);
-    add_value(to, WEIR_STR("X-Ratelimit-Limit"), to->at, len);
+    const struct weir_digits *limit = &last->limit, *hundreds = &last->hundreds;
+    uint64_t pair = told->remaining - 100 * hundreds->number;
+    if (WEIR_SELDOM(limit->number != told->limit || pair >= 100 ||
+                    told->remaining < hundreds->number))
+        return (struct weir_two){0};
+    uint32_t tens = (uint32_t)pair / 10,
+             ones = (uint32_t)pair - 10 * tens; /* a table would be far */
+    uint32_t is_one = told->remaining < 10;
+    char *at = values + WEIR_NUMBER_LEN + hundreds->len;
+    copy_digits(values, limit);
+    copy_digits(values + WEIR_NUMBER_LEN, hundreds);
+    at[0] = (char)('0' + (is_one ? ones : tens));
+    at[1] = (char)('0' + ones);
+    return (struct weir_two){.limit_len = limit->len, .remaining_len = hundreds->len + 2 - is_one};
 }
 
-static inline void put_remaining(struct values *to, uint64_t remaining,
-                                 const struct weir_told_last *last)
+static __attribute__((noinline)) struct weir_two note_two(char values[WEIR_NUMBERS_LEN_MAX],
+                                                          const struct weir_told *told,
+                                                          struct weir_told_last *last)
 {
-    size_t len = remaining < 100 ? 0 : copy_digits(to->at, &last->hundreds);
-    size_t zero = remaining < 10;
-    uint32_t pair = (uint32_t)(remaining % 100),
-             tens = pair / 10; /* by no table: it would be far */
-    to->at[len] = (char)('0' + tens);
-    to->at[len + 1] = (char)('0' + pair - 10 * tens);
-    add_value(to, WEIR_STR("X-Ratelimit-Remaining"), to->at + zero, len + 2 - zero);
+    note_digits(&last->limit, told->limit);
+    note_digits(&last->hundreds, told->remaining / 100);
+    if (last->hundreds.number == 0)
+        last->hundreds.len = 0; /* no zeros lead */
+    return weir_headers_two(values, told, last);
 }
+
+static inline void put_two(struct values *to, const struct weir_told *told,
+                           struct weir_told_last *last)
+{
+    struct weir_two two = weir_headers_two(to->at, told, last);
+    if (WEIR_SELDOM(two.limit_len == 0))
+        two = note_two(to->at, told, last);
+    add_value(to, WEIR_STR(WEIR_HEADER_LIMIT), to->at, two.limit_len);
+    add_value(to, WEIR_STR(WEIR_HEADER_REMAINING), to->at, two.remaining_len);
+}
+
+/* ---- all of them ---- */
 
 /* What a refusal tells in every dialect. */
 static inline void put_refused(struct telling *to, uint32_t dialects, const struct weir_told *t)
@@ -248,7 +268,7 @@ static inline void put_refused(struct telling *to, uint32_t dialects, const stru
     PUT_HEADER(to, "Cache-Control", WEIR_TEXT_PUT(&to->text, "no-store"));
 }
 
-_Static_assert(4 * NUMBER_LEN + REFUSED_LEN <= WEIR_NUMBERS_LEN_MAX, "room for all values");
+_Static_assert(4 * WEIR_NUMBER_LEN + REFUSED_LEN <= WEIR_NUMBERS_LEN_MAX, "room for all values");
 
 static bool has_numbers(uint32_t dialects, const struct weir_told *t)
 {
@@ -344,8 +364,8 @@ void weir_headers_write(struct weir_text *to, uint32_t dialects,
     struct weir_told told;
     weir_headers_tell(&told, decision, now_ns);
     if (has_numbers(dialects, &told)) {
-        put_line(&telling.text, WEIR_STR("X-Ratelimit-Limit"), told.limit);
-        put_line(&telling.text, WEIR_STR("X-Ratelimit-Remaining"), told.remaining);
+        put_line(&telling.text, WEIR_STR(WEIR_HEADER_LIMIT), told.limit);
+        put_line(&telling.text, WEIR_STR(WEIR_HEADER_REMAINING), told.remaining);
         put_more(&telling.text, put_line, dialects, &told);
     }
     put_lists(&telling, dialects, decision);
@@ -377,30 +397,14 @@ static __attribute__((noinline)) uint32_t more_numbers(struct weir_header to[WEI
     return telling.count;
 }
 
-static __attribute__((noinline)) uint32_t note_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
-                                                       char values[WEIR_NUMBERS_LEN_MAX],
-                                                       uint32_t dialects,
-                                                       const struct weir_told *told,
-                                                       struct weir_told_last *last)
-{
-    note_digits(&last->limit, told->limit);
-    note_digits(&last->hundreds, told->remaining / 100);
-    return weir_headers_numbers(to, values, dialects, told, last);
-}
-
-WEIR_HOT uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
-                                       char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
-                                       const struct weir_told *told, struct weir_told_last *last)
+uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
+                              char values[WEIR_NUMBERS_LEN_MAX], uint32_t dialects,
+                              const struct weir_told *told, struct weir_told_last *last)
 {
     struct values numbers = {.next = to, .at = values};
-    if (WEIR_MOSTLY(has_numbers(dialects, told))) {
-        if (WEIR_SELDOM(!is_noted(&last->limit, told->limit) ||
-                        !is_noted(&last->hundreds, told->remaining / 100)))
-            return note_numbers(to, values, dialects, told, last);
-        put_limit(&numbers, last);
-        put_remaining(&numbers, told->remaining, last);
-    }
-    if (WEIR_SELDOM(has_more(dialects, told)))
+    if (has_numbers(dialects, told))
+        put_two(&numbers, told, last);
+    if (has_more(dialects, told))
         return more_numbers(to, numbers, dialects, told);
     return (uint32_t)(numbers.next - to);
 }

@@ -75,10 +75,11 @@ static inline enum weir_pass weir_there_pass(const struct weir_toll *toll, uint6
     union weir_u16b value = weir_peek16(slot);
     if (WEIR_SELDOM(value.hi != mark))
         return WEIR_PASS_GONE;
-    *ahead_ns = weir_sat_sub(value.lo, now_ns);
+    uint64_t from_ns = value.lo > now_ns ? value.lo : now_ns;
+    *ahead_ns = from_ns - now_ns;
     if (WEIR_SELDOM(*ahead_ns > toll->room_ns))
         return WEIR_PASS_REFUSED;
-    union weir_u16b next = {.lo = weir_sat_add(now_ns, *ahead_ns + toll->cost_ns), .hi = value.hi};
+    union weir_u16b next = {.lo = weir_sat_add(from_ns, toll->cost_ns), .hi = value.hi};
     return WEIR_MOSTLY(weir_cas16(slot, value, next)) ? WEIR_PASS_TAKEN : WEIR_PASS_GONE;
 }
 

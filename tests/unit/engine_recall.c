@@ -197,6 +197,126 @@ static void the_quickest_way_leads_where_all_do(void **state)
     rig_close(both[1]);
 }
 
+/* ---- by the address alone ---- */
+
+static const char BY_ADDRESS[] =
+    "domain: t\n"
+    "descriptors:\n"
+    "  - {key: remote_address, id: address, rate_limit: {unit: minute, requests_per_unit: 60, "
+    "algorithm: token_bucket}}\n"
+    "  - {key: remote_address, value: 192.0.2.9, id: known, rate_limit: {unit: minute, "
+    "requests_per_unit: 7, algorithm: token_bucket}}\n";
+
+static bool is_taken(struct rig *r, const char *address)
+{
+    struct weir_told told;
+    return weir_check_address_again(r->s, weir_str_of(address), r->now_ns, &told);
+}
+
+static void addresses_are_decided_as_requests_are(void **state)
+{
+    static const char *const requests[] = {
+        "remote_address=192.0.2.1",     "remote_address=192.0.2.2",
+        "remote_address=192.0.2.9",     "remote_address=2001:db8::1",
+        "remote_address=2001:db8::2",   "remote_address=192.0.2.1 user=ann path=/a/1",
+        "remote_address=198.51.100.77", "user=ann"};
+    const char *scale = getenv("WEIR_TEST_SCALE");
+    int rounds = (int)(40000 * (scale ? atof(scale) : 1)), by_address = 0;
+    struct rig *both[2] = {rig_open(BY_ADDRESS, NULL), rig_open(BY_ADDRESS, NULL)};
+    uint64_t seed = 23, which = 0;
+    (void)state;
+    for (int i = 0; i < rounds; i++) {
+        struct weir_told told[2];
+        if (draw(&seed, 8) == 0)
+            which = draw(&seed, sizeof(requests) / sizeof(requests[0]));
+        if (draw(&seed, 300) == 0)
+            meddle(both, &seed);
+        if (draw(&seed, 300) == 0)
+            for (int k = 0; k < 2; k++) {
+                rig_write(both[k], BY_ADDRESS);
+                assert_int_equal(weir_watch_load(both[k]->w), 1);
+            }
+        uint64_t hits = draw(&seed, 3), step_ns = draw(&seed, 4) * RIG_SECOND / 3;
+        bool has_hits = draw(&seed, 32) == 0;
+        if (draw(&seed, 300) == 0) /* the clock goes back */
+            step_ns -= draw(&seed, 100) * RIG_SECOND;
+        for (int k = 0; k < 2; k++) {
+            both[k]->now_ns += step_ns;
+            if (k == 1)
+                forget(both[k]);
+            (void)ask_swiftly(both[k], requests[which], has_hits ? &hits : NULL, &told[k]);
+        }
+        by_address += told[0].by_address;
+        assert_told_alike(&told[0], &told[1]);
+    }
+    assert_true(by_address > rounds / 10);
+    assert_same_statistics(both[0], both[1], "address");
+    rig_close(both[0]);
+    rig_close(both[1]);
+}
+
+static void an_address_suffices_where_nothing_else_is_asked_for(void **state)
+{
+    struct rig *r = rig_open(BY_ADDRESS, NULL);
+    const uint64_t two = 2;
+    struct weir_told told;
+    (void)state;
+    assert_false(is_taken(r, "192.0.2.1")); /* nothing is known yet */
+    for (int i = 0; i < 4; i++)
+        (void)ask_swiftly(r, "remote_address=192.0.2.1", NULL, &told);
+    assert_true(is_taken(r, "192.0.2.1"));
+    assert_true(is_taken(r, "198.51.100.77"));
+    assert_false(is_taken(r, "192.0.2.2")); /* as long as one that the rules know */
+    assert_int_equal(stats_of(r, "address").total_hits, 6);
+    for (int i = 0; i < 4; i++)
+        (void)ask_swiftly(r, "remote_address=192.0.2.1", &two, &told);
+    assert_false(is_taken(r, "192.0.2.1")); /* of one hit */
+    while (!told.is_refused)
+        (void)ask_swiftly(r, "remote_address=192.0.2.1", NULL, &told);
+    uint64_t hits = stats_of(r, "address").total_hits;
+    assert_false(is_taken(r, "192.0.2.1"));
+    assert_int_equal(stats_of(r, "address").total_hits, hits);
+    rig_write(r, RULES);
+    assert_int_equal(weir_watch_load(r->w), 1);
+    for (int i = 0; i < 9; i++)
+        (void)ask_swiftly(r, "remote_address=192.0.2.1", NULL, &told);
+    assert_false(is_taken(r, "192.0.2.1"));
+    rig_close(r);
+}
+
+/* Who names no domain is told that there are two, whatever others have named. */
+static void a_domain_that_another_has_named_is_not_recalled(void **state)
+{
+    struct rig *r = rig_open(BY_ADDRESS, NULL);
+    char address[] = "remote_address=192.0.2.1", path[80];
+    struct weir_http named = {.attribute = look_up, .ctx = address, .domain = WEIR_STR("t")};
+    struct weir_http unnamed = {.attribute = look_up, .ctx = address};
+    struct weir_options options = {.rules_path = r->dir, .table_bytes = UINT64_C(8) << 20};
+    struct weir_decision decision;
+    struct weir_told told;
+    struct weir_session *s;
+    struct weir *w;
+    (void)state;
+    snprintf(path, sizeof(path), "%s/other.yaml", r->dir);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs("domain: other\ndescriptors: [{key: path}]\n", file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(weir_open(&w, &options), 0);
+    assert_int_equal(weir_session_open(&s, w), 0);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(weir_check_http(s, &named, r->now_ns, &decision), 0);
+    assert_true(weir_check_http_again(s, &named, r->now_ns, &told));
+    assert_false(told.by_address);
+    assert_false(weir_check_address_again(s, WEIR_STR("192.0.2.1"), r->now_ns, &told));
+    assert_false(weir_check_http_again(s, &unnamed, r->now_ns, &told));
+    assert_int_equal(weir_check_http(s, &unnamed, r->now_ns, &decision), WEIR_ERR_DOMAIN_EMPTY);
+    weir_session_close(s);
+    weir_close(w);
+    assert_int_equal(unlink(path), 0);
+    rig_close(r);
+}
+
 /* ---- when there is something to recall, and when not ---- */
 
 static void ask_times_http(struct rig *r, const char *attributes, int n)
@@ -373,6 +493,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_alike_are_decided_as_others_are),
         cmocka_unit_test(the_quickest_way_leads_where_all_do),
+        cmocka_unit_test(addresses_are_decided_as_requests_are),
+        cmocka_unit_test(an_address_suffices_where_nothing_else_is_asked_for),
+        cmocka_unit_test(a_domain_that_another_has_named_is_not_recalled),
         cmocka_unit_test(the_third_in_a_row_is_kept),
         cmocka_unit_test(other_calls_and_new_rules_make_it_forget),
         cmocka_unit_test(what_is_too_long_is_not_kept),

@@ -24,14 +24,13 @@ static inline int look_up(void *ctx, struct weir_str key, struct weir_str *value
     return 0;
 }
 
-/* Every other request has its address at hand, if it has one. */
-static inline struct weir_http http_of(char *attributes)
+/* By its address alone, if it has one; but only every other request, so that both ways are gone. */
+static inline bool ask_by_address(struct rig *r, char *attributes, struct weir_told *told)
 {
     static unsigned count;
-    struct weir_http http = {.attribute = look_up, .ctx = attributes};
-    if (++count % 2)
-        (void)look_up(attributes, WEIR_STR("remote_address"), &http.remote_address);
-    return http;
+    struct weir_str address;
+    return ++count % 2 && look_up(attributes, WEIR_STR("remote_address"), &address) &&
+           weir_check_address_again(r->s, address, r->now_ns, told);
 }
 
 /* In memory that is gone afterwards, as a request's is.  told: what there is to tell; NULL: the
@@ -41,11 +40,10 @@ static inline bool ask_swiftly(struct rig *r, const char *attributes, const uint
 {
     char *copy = strdup(attributes);
     assert_non_null(copy);
-    struct weir_http http = http_of(copy);
-    http.has_hits = hits != NULL;
-    if (hits)
-        http.hits = *hits;
-    bool is_swift = told && weir_check_http_again(r->s, &http, r->now_ns, told);
+    struct weir_http http = {
+        .attribute = look_up, .ctx = copy, .has_hits = hits, .hits = hits ? *hits : 0};
+    bool is_swift = told && ((!hits && ask_by_address(r, copy, told)) ||
+                             weir_check_http_again(r->s, &http, r->now_ns, told));
     if (!is_swift)
         assert_int_equal(weir_check_http(r->s, &http, r->now_ns, &r->decision), 0);
     if (told && !is_swift)
@@ -60,7 +58,7 @@ static inline bool foresee(struct rig *r, const char *attributes)
 {
     char *copy = strdup(attributes);
     assert_non_null(copy);
-    struct weir_http http = http_of(copy);
+    struct weir_http http = {.attribute = look_up, .ctx = copy};
     bool was_fetched = weir_check_http_soon(r->s, &http);
     memset(copy, '#', strlen(copy));
     free(copy);
