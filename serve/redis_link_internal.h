@@ -236,9 +236,9 @@ void weir_redis_server_flush(struct weir_redis_server *server); /* the end of a 
 void weir_redis_server_succeed(struct weir_redis_server *server);
 void weir_redis_server_fail(struct weir_redis_server *server, const char *why);
 /* It says that the Cluster is down.  True: it has not for long, and a call may try once more. */
-bool weir_redis_server_is_down_briefly(struct weir_redis_server *server);
+bool weir_redis_server_down(struct weir_redis_server *server);
 /* It says something else. */
-void weir_redis_server_is_up(struct weir_redis_server *server);
+void weir_redis_server_up(struct weir_redis_server *server);
 /* What its lines tell it. */
 void weir_redis_server_ready(struct weir_redis_server *server);
 void weir_redis_server_lost(struct weir_redis_server *server, struct weir_redis_line *line,

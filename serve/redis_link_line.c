@@ -243,7 +243,7 @@ static bool goes_on(struct weir_redis_line *line, struct weir_redis_ask *ask, in
     bool is_redirected = weir_redis_cure_of(error) == WEIR_REDIS_CURE_REDIRECT;
     bool is_brief =
         error == WEIR_REDIS_ERROR_TRY_AGAIN ||
-        (error == WEIR_REDIS_ERROR_CLUSTER_DOWN && weir_redis_server_is_down_briefly(line->server));
+        (error == WEIR_REDIS_ERROR_CLUSTER_DOWN && weir_redis_server_down(line->server));
     if (ask == NULL || (err != 0 && !is_redirected && !is_brief))
         return false;
     if (is_redirected && !weir_redis_route_redirect(line->server, ask, words))
@@ -314,7 +314,7 @@ static void on_called(struct weir_redis_line *line, const struct owed *owed, str
         owed->ask->line = NULL;
     bool is_down = words.ptr != NULL && weir_redis_error_of(words) == WEIR_REDIS_ERROR_CLUSTER_DOWN;
     if (!is_down && !is_own(owed))
-        weir_redis_server_is_up(line->server);
+        weir_redis_server_up(line->server);
     if (words.ptr != NULL) {
         on_complaint(line, owed, words, answer);
         return;

@@ -127,7 +127,7 @@ void weir_redis_server_fail(struct weir_redis_server *server, const char *why)
 
 /* One that has not heard yet who took over from a master holds the whole Cluster for down, and
  * hears of it in a moment.  A call that may wait longer than that does. */
-bool weir_redis_server_is_down_briefly(struct weir_redis_server *server)
+bool weir_redis_server_down(struct weir_redis_server *server)
 {
     uint64_t now_ns = weir_redis_now();
     if (server->down_ns == 0)
@@ -135,7 +135,7 @@ bool weir_redis_server_is_down_briefly(struct weir_redis_server *server)
     return now_ns - server->down_ns < server->link->deadline_ns;
 }
 
-void weir_redis_server_is_up(struct weir_redis_server *server)
+void weir_redis_server_up(struct weir_redis_server *server)
 {
     if (server->down_ns == 0)
         return;
@@ -353,6 +353,7 @@ void weir_redis_server_set_keys(struct weir_redis_server *server, bool has_keys)
     if (server->is_away)
         weir_redis_count_add(link, WEIR_REDIS_COUNT_SERVERS_AWAY, -1);
     server->is_away = false;
+    server->down_ns = 0;
     weir_breaker_init(&server->breaker, link->chance += UINT64_C(1) << 32);
     if (server->line == NULL)
         weir_alarm_cancel(link->loop, &server->alarm);
