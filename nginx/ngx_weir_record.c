@@ -362,7 +362,6 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
 static ngx_inline void keep_plain(ngx_weir_record_t *record, ngx_pool_t *pool)
 {
     ngx_weir_near.foretells = record->told.foretell;
-    ngx_weir_near.by_address = record->told.by_address;
     (void)keep_name(record, pool); /* where there is no memory it has none */
     end_with(pool, record, forget_plain);
 }
@@ -377,6 +376,8 @@ NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, u
         give_piece(record);
         return NULL;
     }
+    if (record->told.by_address) /* one by one: read as a pair they would be waited for */
+        ngx_weir_near.by_address = true;
     begin(record, a);
     keep_plain(record, pool);
     return record;

@@ -36,22 +36,27 @@ static inline bool is_same_short(struct weir_str a, struct weir_str b)
     return true;
 }
 
-/* Without a call, where it is not long.  Most values are addresses: two words. */
-static inline bool is_same(struct weir_str a, struct weir_str b)
+/* Of one to two words, as most addresses are. */
+static inline bool is_same_pair(const char *a, const char *b, size_t len)
 {
     uint64_t first[2], last[2];
+    const size_t word = sizeof(uint64_t);
+    memcpy(&first[0], a, word);
+    memcpy(&first[1], b, word);
+    memcpy(&last[0], a + len - word, word);
+    memcpy(&last[1], b + len - word, word);
+    return first[0] == first[1] && last[0] == last[1];
+}
+
+/* Without a call, where it is not long. */
+static inline bool is_same(struct weir_str a, struct weir_str b)
+{
     const size_t word = sizeof(uint64_t);
     if (WEIR_SELDOM(a.len != b.len))
         return false;
     if (WEIR_SELDOM(a.len < word))
         return is_same_short(a, b);
-    if (WEIR_SELDOM(a.len > 2 * word))
-        return weir_str_eq(a, b);
-    memcpy(&first[0], a.ptr, word);
-    memcpy(&first[1], b.ptr, word);
-    memcpy(&last[0], a.ptr + a.len - word, word);
-    memcpy(&last[1], b.ptr + b.len - word, word);
-    return first[0] == first[1] && last[0] == last[1];
+    return WEIR_MOSTLY(a.len <= 2 * word) ? is_same_pair(a.ptr, b.ptr, a.len) : weir_str_eq(a, b);
 }
 
 /* An answer that is there, and was.  Where it is another, the plan may become its. */
@@ -210,12 +215,20 @@ WEIR_HOT bool weir_check_http_again(struct weir_session *s, const struct weir_ht
            tell(s, now_ns, out);
 }
 
+/* Whether it is the client that came last: found beside what that one met, without the answers. */
+static inline bool is_last_client(const struct weir_swift *swift, struct weir_str address)
+{
+    return address.len == swift->address_len && address.len >= sizeof(uint64_t) &&
+           is_same_pair(address.ptr, swift->address, address.len);
+}
+
 WEIR_HOT bool weir_check_address_again(struct weir_session *s, struct weir_str address,
                                        uint64_t now_ns, struct weir_told *out)
 {
     (void)weir_publish_hold(s);
     return WEIR_MOSTLY(s->is_recallable && s->swift.by_address) && is_plain(s, now_ns) &&
-           is_alike(s, 0, address) && take(s, now_ns, out) && tell(s, now_ns, out);
+           (WEIR_MOSTLY(is_last_client(&s->swift, address)) || is_alike(s, 0, address)) &&
+           take(s, now_ns, out) && tell(s, now_ns, out);
 }
 
 WEIR_HOT bool weir_check_http_soon(struct weir_session *s, const struct weir_http *http)

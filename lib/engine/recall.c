@@ -90,6 +90,14 @@ static bool is_by_address(const struct weir_recall *r)
            weir_str_eq(r->answers[0].key, WEIR_STR("remote_address"));
 }
 
+static inline void note_address(struct weir_swift *swift, struct weir_str address)
+{
+    bool is_short = swift->by_address && address.len <= WEIR_SWIFT_ADDRESS_MAX;
+    swift->address_len = is_short ? (uint8_t)address.len : 0;
+    if (swift->address_len > 0)
+        memcpy(swift->address, address.ptr, address.len);
+}
+
 static void note_swift(struct weir_session *s)
 {
     const struct weir_item *item = s->items;
@@ -99,6 +107,7 @@ static void note_swift(struct weir_session *s)
     swift->by_address = swift->is_ready && is_by_address(&s->recall);
     if (!swift->is_ready)
         return;
+    note_address(swift, s->recall.answers[0].value);
     swift->slot = c->met;
     swift->hits = c->hits;
     swift->within = weir_stats_within(s->engine->table, item->stat, s->number);
@@ -173,6 +182,7 @@ static inline void rename_swift(struct weir_session *s, uint64_t hash)
     weir_local_prefetch_likely(s->engine->table, c->key);
     swift->slot = NULL;
     swift->mark = weir_there_mark(swift->rate, c->key);
+    note_address(swift, s->recall.answers[s->recall.named].value);
 }
 
 WEIR_HOT bool weir_recall_rename(struct weir_session *s, struct weir_str value)

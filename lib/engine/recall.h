@@ -65,6 +65,8 @@ struct weir_recall {
     const struct weir_http *heard; /* whose answers are noted: while it is described */
 };
 
+#define WEIR_SWIFT_ADDRESS_MAX 16 /* bytes: all of IPv4, and few others */
+
 /* Where all that was met is one token bucket, what deciding it again needs lies here: in two cache
  * lines, and beside what is compared.  Else it would be gathered from seven, some of which are only
  * found through others.  See weir_check_http_again(). */
@@ -84,6 +86,8 @@ struct weir_swift {
     uint64_t tag;     /* for another key's bucket: the limit's */
     uint32_t places;
     uint8_t rate;
+    uint8_t address_len; /* of the client's, by_address; 0: it is in the answers alone */
+    char address[WEIR_SWIFT_ADDRESS_MAX];
 };
 
 /* What to describe instead of http: itself, or the same while it is listened to. */
