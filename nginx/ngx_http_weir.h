@@ -114,7 +114,8 @@ bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 /* ngx_http_weir_decide.c */
 /* Says when a location asks what: once all else of it is known. */
 void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf);
-/* Before that phase's first handler: what will be decided is fetched. */
+/* Before those phases' first handlers, which they call.  In the first one what will be decided is
+ * fetched. */
 ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);

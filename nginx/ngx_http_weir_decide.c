@@ -158,9 +158,10 @@ static ngx_inline bool passes(ngx_http_request_t *r)
 
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)
 {
-    return NGX_WEIR_MOSTLY(ngx_weir_near.by_address && passes(r))
-               ? NGX_DECLINED
-               : handle(r, NGX_HTTP_WEIR_PREACCESS);
+    ngx_int_t rc = NGX_DECLINED;
+    if (NGX_WEIR_SELDOM(!ngx_weir_near.by_address || !passes(r)))
+        rc = handle(r, NGX_HTTP_WEIR_PREACCESS);
+    return NGX_WEIR_MOSTLY(rc == NGX_DECLINED) ? ngx_weir_near.next_preaccess(r) : rc;
 }
 
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r)

@@ -3,14 +3,51 @@
  * SPDX-License-Identifier: Apache-2.0 */
 #include "ngx_http_weir.h"
 
-static ngx_int_t add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler)
+static ngx_array_t *handlers_of(ngx_conf_t *cf, ngx_uint_t phase)
 {
     ngx_http_core_main_conf_t *core = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    ngx_http_handler_pt *place = ngx_array_push(&core->phases[phase].handlers);
+    return &core->phases[phase].handlers;
+}
+
+static ngx_int_t add_handler(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler)
+{
+    ngx_http_handler_pt *place = ngx_array_push(handlers_of(cf, phase));
     if (place == NULL)
         return NGX_ERROR;
     *place = handler;
     return NGX_OK;
+}
+
+/* Stands before a phase's first handler, as filters do, and calls it: one more would cost every
+ * request the way to it.  nginx asks the last one first.  False: there is none. */
+static bool stand_first(ngx_conf_t *cf, ngx_uint_t phase, ngx_http_handler_pt handler,
+                        ngx_http_handler_pt *next)
+{
+    ngx_array_t *handlers = handlers_of(cf, phase);
+    if (handlers->nelts == 0)
+        return false;
+    ngx_http_handler_pt *first = (ngx_http_handler_pt *)handlers->elts + handlers->nelts - 1;
+    *next = *first;
+    *first = handler;
+    return true;
+}
+
+static ngx_int_t decline(ngx_http_request_t *r)
+{
+    (void)r;
+    return NGX_DECLINED;
+}
+
+/* Who may have to wait for the service goes on behind the handler that asked: it is one of its own
+ * then (ngx_http_weir_wait.c). */
+static ngx_int_t add_preaccess(ngx_conf_t *cf, const ngx_weir_main_conf_t *main)
+{
+    ngx_uint_t phase = NGX_HTTP_PREACCESS_PHASE;
+    if (main->service == NULL &&
+        stand_first(cf, phase, ngx_http_weir_preaccess, &ngx_weir_near.next_preaccess))
+        return NGX_OK;
+    ngx_weir_near.next_preaccess = decline;
+    return add_handler(cf, phase, ngx_http_weir_preaccess);
 }
 
 static ngx_int_t get_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v, uintptr_t which)
@@ -48,34 +85,20 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     ngx_http_weir_main_conf_t *main = ngx_http_conf_get_module_main_conf(cf, ngx_http_weir_module);
     if (!main->base.is_used)
         return NGX_OK;
-    if (ngx_weir_open(cf, &main->base) != NGX_OK ||
-        add_handler(cf, NGX_HTTP_PREACCESS_PHASE, ngx_http_weir_preaccess) != NGX_OK ||
+    if (ngx_weir_open(cf, &main->base) != NGX_OK || add_preaccess(cf, &main->base) != NGX_OK ||
         (main->has_late &&
          add_handler(cf, NGX_HTTP_PRECONTENT_PHASE, ngx_http_weir_precontent) != NGX_OK))
         return NGX_ERROR;
+    /* The early look is only a hint: where there is nobody to stand before it is left out. */
+    (void)stand_first(cf, NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_weir_server_rewrite,
+                      &ngx_weir_near.next_rewrite);
     return ngx_http_weir_init_filter(cf);
-}
-
-/* The early look stands before another handler, as filters do: one more would cost every request
- * the way to it, and it is only a hint, so where there is none to stand before it is left out. */
-static void stand_first(ngx_cycle_t *cycle)
-{
-    ngx_http_core_main_conf_t *core =
-        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module);
-    ngx_http_phase_engine_t *engine = &core->phase_engine;
-    ngx_http_phase_handler_t *first = &engine->handlers[engine->server_rewrite_index];
-    if (first->checker != ngx_http_core_rewrite_phase)
-        return;
-    ngx_weir_near.next_rewrite = first->handler;
-    first->handler = ngx_http_weir_server_rewrite;
 }
 
 static ngx_int_t init_process(ngx_cycle_t *cycle)
 {
-    ngx_weir_main_conf_t *main = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
-    if (main != NULL && main->is_used)
-        stand_first(cycle);
-    return ngx_weir_init_process(cycle, main);
+    return ngx_weir_init_process(cycle,
+                                 ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module));
 }
 
 static ngx_http_module_t context = {

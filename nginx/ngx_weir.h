@@ -166,6 +166,7 @@ typedef struct {
     ngx_uint_t index; /* the module's, among contexts and configurations */
     ngx_int_t (*next_filter)(struct ngx_http_request_s *r);
     ngx_int_t (*next_rewrite)(struct ngx_http_request_s *r);
+    ngx_int_t (*next_preaccess)(struct ngx_http_request_s *r);
     bool foretells;  /* requests differ: see weir_check_http_soon() */
     bool by_address; /* the rules ask for nothing else: see weir_check_address_again() */
 } ngx_weir_near_t;
