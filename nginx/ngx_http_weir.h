@@ -83,6 +83,30 @@ static ngx_inline uint64_t ngx_http_weir_passed(bool is_dry, uint32_t dialects)
         .state;
 }
 
+/* What an answer tells most often, behind the contexts of its request: the record is far by then,
+ * where the request was passed on, and these are near what other filters look at.  As contexts are,
+ * they are forgotten by an internal redirect. */
+typedef struct {
+    uint64_t limit; /* 0: the record says what is to be told */
+    uint64_t remaining;
+} ngx_http_weir_words_t;
+_Static_assert(sizeof(ngx_http_weir_words_t) == 2 * sizeof(void *), "two words");
+
+static ngx_inline ngx_http_weir_words_t *ngx_http_weir_words(ngx_http_request_t *r)
+{
+    return (ngx_http_weir_words_t *)(void *)(r->ctx + ngx_weir_near.words);
+}
+
+/* The record is the request's. */
+static ngx_inline void ngx_http_weir_set(ngx_http_request_t *r, ngx_http_weir_record_t *record)
+{
+    ngx_http_weir_words_t *words = ngx_http_weir_words(r);
+    bool is_usual = record->base.state == ngx_http_weir_passed(false, WEIR_DIALECT_LEGACY);
+    r->ctx[ngx_weir_near.index] = record;
+    words->limit = NGX_WEIR_MOSTLY(is_usual) ? record->base.told.limit : 0;
+    words->remaining = record->base.told.remaining;
+}
+
 static ngx_inline ngx_http_weir_record_t *ngx_http_weir_before(const ngx_http_weir_record_t *record)
 {
     return NGX_WEIR_SELDOM(record->base.has_before) ? record->before : NULL;

@@ -47,7 +47,7 @@ static ngx_int_t push_numbers(ngx_http_request_t *r, ngx_http_weir_record_t *rec
 {
     struct weir_header headers[WEIR_NUMBERS_MAX];
     uint32_t count = weir_headers_numbers(headers, record->numbers, record->base.dialects,
-                                          &record->base.told, &record->base.main->worker.told_last);
+                                          &record->base.told, &ngx_weir_near.told_last);
     return push_all(r, headers, count);
 }
 
@@ -184,18 +184,18 @@ static ngx_inline bool tells_two(ngx_http_request_t *r)
 {
     static const struct weir_str limit = {WEIR_HEADER_LIMIT, sizeof(WEIR_HEADER_LIMIT) - 1};
     static const struct weir_str left = {WEIR_HEADER_REMAINING, sizeof(WEIR_HEADER_REMAINING) - 1};
-    ngx_http_weir_record_t *record = r->ctx[ngx_weir_near.index];
-    if (NGX_WEIR_SELDOM(r != r->main || record == NULL ||
-                        record->base.state != ngx_http_weir_passed(false, WEIR_DIALECT_LEGACY)))
+    const ngx_http_weir_words_t *words = ngx_http_weir_words(r);
+    if (NGX_WEIR_SELDOM(words->limit == 0 || r != r->main))
         return false;
-    const struct weir_told_last *last = &record->base.main->worker.told_last;
+    ngx_http_weir_record_t *record = r->ctx[ngx_weir_near.index];
     __builtin_prefetch(record->numbers, 1); /* far by now, where it was passed on */
-    __builtin_prefetch(last);
+    __builtin_prefetch(&ngx_weir_near.told_last);
     ngx_list_t *list = &r->headers_out.headers;
     ngx_list_part_t *part = list->last;
     if (NGX_WEIR_SELDOM(part->nelts + 2 > list->nalloc || is_any_of_concern(list)))
         return false;
-    struct weir_two two = weir_headers_two(record->numbers, &record->base.told, last);
+    struct weir_two two =
+        weir_headers_two(record->numbers, words->limit, words->remaining, &ngx_weir_near.told_last);
     if (NGX_WEIR_SELDOM(two.limit_len == 0))
         return false;
     ngx_table_elt_t *h = (ngx_table_elt_t *)part->elts + part->nelts;

@@ -152,8 +152,10 @@ static ngx_inline bool passes(ngx_http_request_t *r)
     if (NGX_WEIR_SELDOM(!is_first || !is_alone))
         return false;
     void *record = ngx_weir_keep_address(main, r->connection, r->pool, conf->state);
-    r->ctx[ngx_weir_near.index] = record;
-    return record != NULL;
+    if (NGX_WEIR_SELDOM(record == NULL))
+        return false;
+    ngx_http_weir_set(r, record);
+    return true;
 }
 
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r)

@@ -56,11 +56,14 @@ static ngx_int_t get_variable(ngx_http_request_t *r, ngx_http_variable_value_t *
     return ngx_weir_variable(record != NULL ? &record->base : NULL, r->pool, v, which);
 }
 
-/* A request's memory is nginx's structure, then a table with a word for each module.  Where that
- * ends within a pair of words, all that is allocated behind it lies across cache lines: so one
- * module more, as we are, costs every request something.  A word more costs nothing. */
-static void make_even(void)
+/* A request's memory is nginx's structure, then a table with a word for each module; two more are
+ * ours.  Where it ends within a pair of words, all that is allocated behind it lies across cache
+ * lines: so one module more, as we are, costs every request something.  A word more costs
+ * nothing. */
+static void add_words(void)
 {
+    ngx_weir_near.words = ngx_http_max_module;
+    ngx_http_max_module += sizeof(ngx_http_weir_words_t) / sizeof(void *);
     if ((sizeof(ngx_http_request_t) / sizeof(void *) + ngx_http_max_module) % 2 != 0)
         ngx_http_max_module++;
 }
@@ -68,7 +71,7 @@ static void make_even(void)
 static ngx_int_t preconfiguration(ngx_conf_t *cf)
 {
     ngx_weir_near.index = ngx_http_weir_module.ctx_index;
-    make_even();
+    add_words();
     for (const ngx_weir_variable_t *one = ngx_weir_variables; one->name.len > 0; one++) {
         ngx_str_t name = one->name;
         ngx_http_variable_t *v = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);

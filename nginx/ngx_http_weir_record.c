@@ -86,7 +86,7 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_aski
     if (NGX_WEIR_SELDOM(record == NULL))
         return NULL;
     begin(record, a, stages);
-    r->ctx[ngx_weir_near.index] = record;
+    ngx_http_weir_set(r, record);
     return record;
 }
 
@@ -107,6 +107,6 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep(ngx_http_weir_asking_t *
     }
     if (NGX_WEIR_SELDOM(record->base.has_before))
         compare(record, record->before);
-    r->ctx[ngx_weir_near.index] = record;
+    ngx_http_weir_set(r, record);
     return record;
 }

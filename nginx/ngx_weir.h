@@ -67,15 +67,14 @@ typedef struct {
     struct weir_session *session;
     struct weir_desk *desk; /* NULL: the table decides everything */
     ngx_weir_service_t *service;
-    ngx_msec_t read_ms; /* when the clock was read, on nginx's own */
-    uint64_t now_ns;    /* what it said */
-    struct weir_told_last told_last;
+    ngx_msec_t read_ms;        /* when the clock was read, on nginx's own */
+    uint64_t now_ns;           /* what it said */
     ngx_uint_t held, held_max; /* requests in the queue, and this worker's share of it */
 } ngx_weir_worker_t;
 
 /* Of a whole http or stream. */
 typedef struct {
-    /* What every request reads, in two lines: */
+    /* What every request reads, in one line: */
     struct weir *engine;  /* NULL: not used */
     ngx_array_t *proxies; /* HTTP's, of ngx_cidr_t; NULL: none is trusted */
     ngx_weir_worker_t worker;
@@ -92,7 +91,7 @@ typedef struct {
     unsigned is_used : 1;       /* some place is limited */
     ngx_log_t *log;
 } ngx_weir_main_conf_t;
-_Static_assert(offsetof(ngx_weir_main_conf_t, worker.told_last) == NGX_WEIR_LINE, "two lines");
+_Static_assert(offsetof(ngx_weir_main_conf_t, worker.held) == NGX_WEIR_LINE, "of every request");
 
 /* A text with variables in it is HTTP's or stream's: alike, and yet not the same. */
 typedef void ngx_weir_value_t;
@@ -164,11 +163,14 @@ typedef struct {
     ngx_weir_piece_t *pieces;        /* records that are free (ngx_weir_record.c) */
     /* HTTP's: */
     ngx_uint_t index; /* the module's, among contexts and configurations */
+    ngx_uint_t words; /* two of ours, behind all contexts (ngx_http_weir_set()) */
     ngx_int_t (*next_filter)(struct ngx_http_request_s *r);
     ngx_int_t (*next_rewrite)(struct ngx_http_request_s *r);
     ngx_int_t (*next_preaccess)(struct ngx_http_request_s *r);
     bool foretells;  /* requests differ: see weir_check_http_soon() */
     bool by_address; /* the rules ask for nothing else: see weir_check_address_again() */
+    /* And with every answer, in another: */
+    struct weir_told_last told_last __attribute__((aligned(NGX_WEIR_LINE)));
 } ngx_weir_near_t;
 extern ngx_weir_near_t ngx_weir_near;
 

@@ -51,7 +51,7 @@ typedef struct {
 static watch_t *watch; /* this worker's */
 
 __attribute__((aligned(NGX_WEIR_LINE))) ngx_weir_near_t ngx_weir_near = {.msec = &ngx_current_msec};
-_Static_assert(sizeof(ngx_weir_near_t) <= NGX_WEIR_LINE, "one line");
+_Static_assert(offsetof(ngx_weir_near_t, told_last) == NGX_WEIR_LINE, "one line");
 
 /* ---- open and close ---- */
 

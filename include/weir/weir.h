@@ -224,9 +224,8 @@ WEIR_API uint32_t weir_headers_numbers(struct weir_header to[WEIR_NUMBERS_MAX],
 struct weir_two {
     uint32_t limit_len, remaining_len;
 };
-WEIR_API struct weir_two weir_headers_two(char values[WEIR_NUMBERS_LEN_MAX],
-                                          const struct weir_told *told,
-                                          const struct weir_told_last *last);
+WEIR_API struct weir_two weir_headers_two(char values[WEIR_NUMBERS_LEN_MAX], uint64_t limit,
+                                          uint64_t remaining, const struct weir_told_last *last);
 WEIR_API uint32_t weir_headers_lists(struct weir_header to[WEIR_LISTS_MAX],
                                      char values[WEIR_HEADERS_LEN_MAX], uint32_t dialects,
                                      const struct weir_decision *decision);

@@ -217,24 +217,23 @@ static inline void copy_digits(char *to, const struct weir_digits *from)
     memcpy(to, from->digits, sizeof(from->digits));
 }
 
-WEIR_HOT struct weir_two weir_headers_two(char values[WEIR_NUMBERS_LEN_MAX],
-                                          const struct weir_told *told,
-                                          const struct weir_told_last *last)
+WEIR_HOT struct weir_two weir_headers_two(char values[WEIR_NUMBERS_LEN_MAX], uint64_t limit,
+                                          uint64_t remaining, const struct weir_told_last *last)
 {
-    const struct weir_digits *limit = &last->limit, *hundreds = &last->hundreds;
-    uint64_t pair = told->remaining - 100 * hundreds->number;
-    if (WEIR_SELDOM(limit->number != told->limit || pair >= 100 ||
-                    told->remaining < hundreds->number))
+    const struct weir_digits *hundreds = &last->hundreds;
+    uint64_t pair = remaining - 100 * hundreds->number;
+    if (WEIR_SELDOM(limit != last->limit.number || pair >= 100 || remaining < hundreds->number))
         return (struct weir_two){0};
     uint32_t tens = (uint32_t)pair / 10,
              ones = (uint32_t)pair - 10 * tens; /* a table would be far */
-    uint32_t is_one = told->remaining < 10;
+    uint32_t is_one = remaining < 10;
     char *at = values + WEIR_NUMBER_LEN + hundreds->len;
-    copy_digits(values, limit);
+    copy_digits(values, &last->limit);
     copy_digits(values + WEIR_NUMBER_LEN, hundreds);
     at[0] = (char)('0' + (is_one ? ones : tens));
     at[1] = (char)('0' + ones);
-    return (struct weir_two){.limit_len = limit->len, .remaining_len = hundreds->len + 2 - is_one};
+    return (struct weir_two){.limit_len = last->limit.len,
+                             .remaining_len = hundreds->len + 2 - is_one};
 }
 
 static __attribute__((noinline)) struct weir_two note_two(char values[WEIR_NUMBERS_LEN_MAX],
@@ -245,13 +244,13 @@ static __attribute__((noinline)) struct weir_two note_two(char values[WEIR_NUMBE
     note_digits(&last->hundreds, told->remaining / 100);
     if (last->hundreds.number == 0)
         last->hundreds.len = 0; /* no zeros lead */
-    return weir_headers_two(values, told, last);
+    return weir_headers_two(values, told->limit, told->remaining, last);
 }
 
 static inline void put_two(struct values *to, const struct weir_told *told,
                            struct weir_told_last *last)
 {
-    struct weir_two two = weir_headers_two(to->at, told, last);
+    struct weir_two two = weir_headers_two(to->at, told->limit, told->remaining, last);
     if (WEIR_SELDOM(two.limit_len == 0))
         two = note_two(to->at, told, last);
     add_value(to, WEIR_STR(WEIR_HEADER_LIMIT), to->at, two.limit_len);

@@ -231,13 +231,13 @@ static void what_remains_is_told_whatever_was_told_before(void **state)
         const struct weir_told told = {.is_limited = true, .limit = 5, .remaining = numbers[i]};
         struct weir_header headers[WEIR_NUMBERS_MAX];
         char values[WEIR_NUMBERS_LEN_MAX], again[WEIR_NUMBERS_LEN_MAX];
-        struct weir_two before = weir_headers_two(again, &told, &last);
+        struct weir_two before = weir_headers_two(again, told.limit, told.remaining, &last);
         assert_int_equal(weir_headers_numbers(headers, values, WEIR_DIALECT_LEGACY, &told, &last),
                          2);
         int len = snprintf(text, sizeof(text), "%" PRIu64, numbers[i]);
         assert_int_equal(headers[1].value.len, len);
         assert_memory_equal(headers[1].value.ptr, text, (size_t)len);
-        struct weir_two two = weir_headers_two(again, &told, &last);
+        struct weir_two two = weir_headers_two(again, told.limit, told.remaining, &last);
         assert_true(before.limit_len == 0 || before.remaining_len == two.remaining_len);
         assert_int_equal(two.limit_len, 1);
         assert_int_equal(again[0], '5');
