@@ -90,3 +90,12 @@ def test_what_remains_is_told_to_the_last():
             assert [answer.headers["X-Ratelimit-Remaining"] for answer in answers] == [*map(str, remaining)]
             assert {answer.headers["X-Ratelimit-Limit"] for answer in answers} == {str(BURST)}
             assert [answer.status for answer in answers] == [200] * BURST + [429] * 2
+
+
+def test_who_is_held_by_another_handler_of_the_phase_is_counted_once():
+    """It is asked again from the phase's first handler on, before which ours stands."""
+    with Nginx(RULES, workers=1, http="limit_req_zone $binary_remote_addr zone=z:1m rate=20r/s;",
+               location="limit_req zone=z burst=20; limit_req_log_level warn;") as nginx:
+        remaining = [int(nginx.ask("/index.html").headers["X-Ratelimit-Remaining"]) for _ in range(10)]
+        assert remaining == [*range(BURST - 1, BURST - 11, -1)]
+        assert "delaying request" in nginx.log()
