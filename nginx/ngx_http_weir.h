@@ -84,27 +84,29 @@ static ngx_inline uint64_t ngx_http_weir_passed(bool is_dry, uint32_t dialects)
 }
 
 /* What an answer tells most often, behind the contexts of its request: the record is far by then,
- * where the request was passed on, and these are near what other filters look at.  As contexts are,
- * they are forgotten by an internal redirect. */
+ * where the request was passed on, and this is near what other filters look at.  As contexts are,
+ * it is forgotten by an internal redirect. */
 typedef struct {
-    uint64_t limit; /* 0: the record says what is to be told */
-    uint64_t remaining;
-} ngx_http_weir_words_t;
-_Static_assert(sizeof(ngx_http_weir_words_t) == 2 * sizeof(void *), "two words");
+    uint32_t limit; /* 0: the record says what is to be told */
+    uint32_t remaining;
+} ngx_http_weir_word_t;
+_Static_assert(sizeof(ngx_http_weir_word_t) % sizeof(void *) == 0, "words");
 
-static ngx_inline ngx_http_weir_words_t *ngx_http_weir_words(ngx_http_request_t *r)
+static ngx_inline ngx_http_weir_word_t *ngx_http_weir_word(ngx_http_request_t *r)
 {
-    return (ngx_http_weir_words_t *)(void *)(r->ctx + ngx_weir_near.words);
+    return (ngx_http_weir_word_t *)(void *)(r->ctx + ngx_weir_near.word);
 }
 
 /* The record is the request's. */
 static ngx_inline void ngx_http_weir_set(ngx_http_request_t *r, ngx_http_weir_record_t *record)
 {
-    ngx_http_weir_words_t *words = ngx_http_weir_words(r);
-    bool is_usual = record->base.state == ngx_http_weir_passed(false, WEIR_DIALECT_LEGACY);
+    const struct weir_told *told = &record->base.told;
+    ngx_http_weir_word_t *word = ngx_http_weir_word(r);
+    uint64_t usual = ngx_http_weir_passed(false, WEIR_DIALECT_LEGACY);
+    uint64_t other = (record->base.state ^ usual) | told->limit >> 32; /* in one: no jump */
     r->ctx[ngx_weir_near.index] = record;
-    words->limit = NGX_WEIR_MOSTLY(is_usual) ? record->base.told.limit : 0;
-    words->remaining = record->base.told.remaining;
+    word->limit = other == 0 ? (uint32_t)told->limit : 0;
+    word->remaining = (uint32_t)told->remaining;
 }
 
 static ngx_inline ngx_http_weir_record_t *ngx_http_weir_before(const ngx_http_weir_record_t *record)
@@ -138,11 +140,19 @@ bool ngx_http_weir_is_late(void *asking, struct weir_str key);
 /* ngx_http_weir_decide.c */
 /* Says when a location asks what: once all else of it is known. */
 void ngx_http_weir_set_stages(ngx_http_weir_loc_conf_t *conf);
-/* Before those phases' first handlers, which they call.  In the first one what will be decided is
- * fetched. */
+/* Before those phases' first handlers, which they call. */
 ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_preaccess(ngx_http_request_t *r);
 ngx_int_t ngx_http_weir_precontent(ngx_http_request_t *r);
+/* In server_rewrite what will be decided is fetched; but the handler stands there only while
+ * requests differ, and it is of use.  place: where nginx has it. */
+void ngx_http_weir_begin_early(ngx_http_handler_pt *place);
+void ngx_http_weir_set_early(bool is_of_use);
+static ngx_inline void ngx_http_weir_foretell(bool is_of_use)
+{
+    if (NGX_WEIR_SELDOM(is_of_use != ngx_weir_near.foretells))
+        ngx_http_weir_set_early(is_of_use);
+}
 /* The service has decided, or (NULL) has not: what the phase's handler would have returned. */
 ngx_int_t ngx_http_weir_answered(ngx_http_request_t *r, ngx_uint_t stages,
                                  struct weir_decision *decision);

@@ -146,19 +146,24 @@ static bool is_told(const ngx_http_weir_record_t *record)
            (told->is_refused || (told->is_limited && record->base.dialects));
 }
 
-static __attribute__((noinline)) ngx_int_t tell(ngx_http_request_t *r)
+static ngx_int_t push_told(ngx_http_request_t *r, ngx_http_weir_record_t *record)
 {
-    ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
-    for (ngx_http_weir_record_t *one = record; one != NULL; one = ngx_http_weir_before(one))
-        ngx_weir_settle(&one->base, r->headers_out.status);
-    if (record == NULL || !is_told(record))
-        return NGX_OK;
     bool is_refused = record->base.verdict == NGX_WEIR_REJECTED;
     if (prepare(r, is_refused) && !is_refused)
         return NGX_OK;
     if (push_numbers(r, record) != NGX_OK)
         return NGX_ERROR;
     return push_lists(r, record, is_refused);
+}
+
+static __attribute__((noinline)) ngx_int_t tell(ngx_http_request_t *r)
+{
+    ngx_http_weir_record_t *record = r == r->main ? ngx_http_weir_find(r) : NULL;
+    for (ngx_http_weir_record_t *one = record; one != NULL; one = ngx_http_weir_before(one))
+        ngx_weir_settle(&one->base, r->headers_out.status);
+    if (record != NULL && is_told(record) && push_told(r, record) != NGX_OK)
+        return NGX_ERROR;
+    return ngx_weir_near.next_filter(r);
 }
 
 /* ---- the quickest way: who passes is told two numbers, and no other header concerns us ---- */
@@ -184,8 +189,8 @@ static ngx_inline bool tells_two(ngx_http_request_t *r)
 {
     static const struct weir_str limit = {WEIR_HEADER_LIMIT, sizeof(WEIR_HEADER_LIMIT) - 1};
     static const struct weir_str left = {WEIR_HEADER_REMAINING, sizeof(WEIR_HEADER_REMAINING) - 1};
-    const ngx_http_weir_words_t *words = ngx_http_weir_words(r);
-    if (NGX_WEIR_SELDOM(words->limit == 0 || r != r->main))
+    const ngx_http_weir_word_t *word = ngx_http_weir_word(r);
+    if (NGX_WEIR_SELDOM(word->limit == 0 || r != r->main))
         return false;
     ngx_http_weir_record_t *record = r->ctx[ngx_weir_near.index];
     __builtin_prefetch(record->numbers, 1); /* far by now, where it was passed on */
@@ -195,7 +200,7 @@ static ngx_inline bool tells_two(ngx_http_request_t *r)
     if (NGX_WEIR_SELDOM(part->nelts + 2 > list->nalloc || is_any_of_concern(list)))
         return false;
     struct weir_two two =
-        weir_headers_two(record->numbers, words->limit, words->remaining, &ngx_weir_near.told_last);
+        weir_headers_two(record->numbers, word->limit, word->remaining, &ngx_weir_near.told_last);
     if (NGX_WEIR_SELDOM(two.limit_len == 0))
         return false;
     ngx_table_elt_t *h = (ngx_table_elt_t *)part->elts + part->nelts;
@@ -207,9 +212,7 @@ static ngx_inline bool tells_two(ngx_http_request_t *r)
 
 NGX_WEIR_HOT static ngx_int_t filter(ngx_http_request_t *r)
 {
-    if (NGX_WEIR_SELDOM(!tells_two(r)) && tell(r) != NGX_OK)
-        return NGX_ERROR;
-    return ngx_weir_near.next_filter(r);
+    return NGX_WEIR_MOSTLY(tells_two(r)) ? ngx_weir_near.next_filter(r) : tell(r);
 }
 
 ngx_int_t ngx_http_weir_init_filter(ngx_conf_t *cf)

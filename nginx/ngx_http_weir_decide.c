@@ -122,39 +122,57 @@ static __attribute__((noinline)) NGX_WEIR_HOT ngx_int_t handle(ngx_http_request_
     return decide(&a, stages, waiter);
 }
 
+/* ---- a look ahead ---- */
+
+static ngx_http_handler_pt *early; /* NULL: not known */
+
+__attribute__((noinline)) void ngx_http_weir_set_early(bool is_of_use)
+{
+    ngx_weir_near.foretells = is_of_use;
+    if (early != NULL)
+        *early = is_of_use ? ngx_http_weir_server_rewrite : ngx_weir_near.next_rewrite;
+}
+
+void ngx_http_weir_begin_early(ngx_http_handler_pt *place)
+{
+    early = place;
+    ngx_http_weir_set_early(false);
+}
+
 /* Not if a variable would be looked at: nginx keeps what they are, and it is too early to say. */
-static __attribute__((noinline)) NGX_WEIR_HOT void foresee(ngx_http_request_t *r)
+static ngx_inline void foresee(ngx_http_request_t *r)
 {
     ngx_http_weir_asking_t a;
     ngx_http_weir_loc_conf_t *conf = r->loc_conf[ngx_weir_near.index];
     if (r != r->main || conf->user != NULL || conf->base.attributes != NULL)
         return;
     init_asking(&a, r, conf);
-    ngx_weir_near.foretells = weir_check_http_soon(a.base.main->worker.session, &a.base.http);
+    ngx_http_weir_foretell(weir_check_http_soon(a.base.main->worker.session, &a.base.http));
 }
 
 /* Some time before it is decided, so that its counter is there by then.  In vain, where the request
  * is another in the end, by a rewrite or by its location. */
 NGX_WEIR_HOT ngx_int_t ngx_http_weir_server_rewrite(ngx_http_request_t *r)
 {
-    if (NGX_WEIR_SELDOM(ngx_weir_near.foretells))
-        foresee(r);
+    foresee(r);
     return ngx_weir_near.next_rewrite(r);
 }
+
+/* ---- before authentication, and behind it ---- */
 
 /* The quickest way: where nothing but the connection's address is asked for, and it passes. */
 static ngx_inline bool passes(ngx_http_request_t *r)
 {
     const ngx_http_weir_loc_conf_t *conf = r->loc_conf[ngx_weir_near.index];
     ngx_weir_main_conf_t *main = r->main_conf[ngx_weir_near.index];
-    bool is_first = conf->state != 0 && r == r->main && ngx_http_weir_find(r) == NULL;
-    bool is_alone = main->worker.room != NULL && main->worker.desk == NULL && main->proxies == NULL;
-    if (NGX_WEIR_SELDOM(!is_first || !is_alone))
+    if (NGX_WEIR_SELDOM(conf->state == 0 || r != r->main || ngx_http_weir_find(r) != NULL))
         return false;
-    void *record = ngx_weir_keep_address(main, r->connection, r->pool, conf->state);
+    ngx_http_weir_record_t *record =
+        ngx_weir_keep_address(main, r->connection, r->pool, conf->state);
     if (NGX_WEIR_SELDOM(record == NULL))
         return false;
     ngx_http_weir_set(r, record);
+    ngx_http_weir_foretell(record->base.told.foretell);
     return true;
 }
 

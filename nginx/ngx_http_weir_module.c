@@ -56,14 +56,14 @@ static ngx_int_t get_variable(ngx_http_request_t *r, ngx_http_variable_value_t *
     return ngx_weir_variable(record != NULL ? &record->base : NULL, r->pool, v, which);
 }
 
-/* A request's memory is nginx's structure, then a table with a word for each module; two more are
+/* A request's memory is nginx's structure, then a table with a word for each module; one more is
  * ours.  Where it ends within a pair of words, all that is allocated behind it lies across cache
  * lines: so one module more, as we are, costs every request something.  A word more costs
  * nothing. */
-static void add_words(void)
+static void add_word(void)
 {
-    ngx_weir_near.words = ngx_http_max_module;
-    ngx_http_max_module += sizeof(ngx_http_weir_words_t) / sizeof(void *);
+    ngx_weir_near.word = ngx_http_max_module;
+    ngx_http_max_module += sizeof(ngx_http_weir_word_t) / sizeof(void *);
     if ((sizeof(ngx_http_request_t) / sizeof(void *) + ngx_http_max_module) % 2 != 0)
         ngx_http_max_module++;
 }
@@ -71,7 +71,8 @@ static void add_words(void)
 static ngx_int_t preconfiguration(ngx_conf_t *cf)
 {
     ngx_weir_near.index = ngx_http_weir_module.ctx_index;
-    add_words();
+    ngx_weir_near.by_address = false; /* not known of this configuration */
+    add_word();
     for (const ngx_weir_variable_t *one = ngx_weir_variables; one->name.len > 0; one++) {
         ngx_str_t name = one->name;
         ngx_http_variable_t *v = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
@@ -98,10 +99,24 @@ static ngx_int_t postconfiguration(ngx_conf_t *cf)
     return ngx_http_weir_init_filter(cf);
 }
 
+/* nginx has written the handlers of all phases one behind the other; behind the last, nothing. */
+static void find_early(ngx_cycle_t *cycle)
+{
+    ngx_http_core_main_conf_t *core =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module);
+    for (ngx_http_phase_handler_t *one = core->phase_engine.handlers; one->checker != NULL; one++)
+        if (one->handler == ngx_http_weir_server_rewrite)
+            ngx_http_weir_begin_early(&one->handler);
+}
+
 static ngx_int_t init_process(ngx_cycle_t *cycle)
 {
-    return ngx_weir_init_process(cycle,
-                                 ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module));
+    ngx_http_weir_main_conf_t *main =
+        ngx_http_cycle_get_module_main_conf(cycle, ngx_http_weir_module);
+    if (main == NULL || !main->base.is_used)
+        return NGX_OK;
+    find_early(cycle);
+    return ngx_weir_init_process(cycle, &main->base);
 }
 
 static ngx_http_module_t context = {

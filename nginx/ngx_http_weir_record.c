@@ -87,6 +87,7 @@ NGX_WEIR_HOT ngx_http_weir_record_t *ngx_http_weir_keep_again(ngx_http_weir_aski
         return NULL;
     begin(record, a, stages);
     ngx_http_weir_set(r, record);
+    ngx_http_weir_foretell(record->base.told.foretell);
     return record;
 }
 

@@ -35,7 +35,7 @@
 #pragma GCC visibility push(hidden)
 
 /* What every request runs: laid together, as libweir's is (lib/base/hot.h). */
-#define NGX_WEIR_HOT __attribute__((hot))
+#define NGX_WEIR_HOT __attribute__((hot, aligned(NGX_WEIR_LINE)))
 /* And its way there: what most requests pass is one straight line. */
 #define NGX_WEIR_MOSTLY(condition) __builtin_expect(!!(condition), 1)
 #define NGX_WEIR_SELDOM(condition) __builtin_expect(!!(condition), 0)
@@ -163,12 +163,13 @@ typedef struct {
     ngx_weir_piece_t *pieces;        /* records that are free (ngx_weir_record.c) */
     /* HTTP's: */
     ngx_uint_t index; /* the module's, among contexts and configurations */
-    ngx_uint_t words; /* two of ours, behind all contexts (ngx_http_weir_set()) */
+    ngx_uint_t word;  /* one of ours, behind all contexts (ngx_http_weir_set()) */
     ngx_int_t (*next_filter)(struct ngx_http_request_s *r);
     ngx_int_t (*next_rewrite)(struct ngx_http_request_s *r);
     ngx_int_t (*next_preaccess)(struct ngx_http_request_s *r);
     bool foretells;  /* requests differ: see weir_check_http_soon() */
-    bool by_address; /* the rules ask for nothing else: see weir_check_address_again() */
+    bool by_address; /* the rules ask for nothing but the connection's, and the table decides: see
+                      * weir_check_address_again() */
     /* And with every answer, in another: */
     struct weir_told_last told_last __attribute__((aligned(NGX_WEIR_LINE)));
 } ngx_weir_near_t;

@@ -361,7 +361,6 @@ NGX_WEIR_HOT void *ngx_weir_keep(ngx_weir_asking_t *a, ngx_pool_t *pool,
 /* What was decided by libweir's quickest way: it passes, and nothing is to be given back. */
 static ngx_inline void keep_plain(ngx_weir_record_t *record, ngx_pool_t *pool)
 {
-    ngx_weir_near.foretells = record->told.foretell;
     (void)keep_name(record, pool); /* where there is no memory it has none */
     end_with(pool, record, forget_plain);
 }
@@ -376,7 +375,7 @@ NGX_WEIR_HOT void *ngx_weir_keep_again(ngx_weir_asking_t *a, ngx_pool_t *pool, u
         give_piece(record);
         return NULL;
     }
-    if (record->told.by_address) /* one by one: read as a pair they would be waited for */
+    if (record->told.by_address && a->main->proxies == NULL)
         ngx_weir_near.by_address = true;
     begin(record, a);
     keep_plain(record, pool);

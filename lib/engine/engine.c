@@ -3,6 +3,7 @@
 #include "algo/sketch.h"
 
 #include "base/err.h"
+#include "base/hot.h"
 #include "engine/identity.h"
 #include "engine/publish.h"
 
@@ -230,7 +231,7 @@ void weir_session_close(struct weir_session *s)
     free(s->block);
 }
 
-uint64_t weir_now(struct weir *w)
+WEIR_HOT uint64_t weir_now(struct weir *w)
 {
     return weir_table_now(w->table);
 }

@@ -60,8 +60,9 @@ static bool is_over(const struct weir_status *status)
 }
 
 /* statuses NULL: not known yet. */
-static void tell_all(struct weir_session *s, const struct weir_plan *plan,
-                     const struct weir_status *statuses, uint64_t distance, uint64_t now_ns)
+static WEIR_HOT void tell_all(struct weir_session *s, const struct weir_plan *plan,
+                              const struct weir_status *statuses, uint64_t distance,
+                              uint64_t now_ns)
 {
     for (uint32_t i = 0; i < plan->item_count; i++) {
         const struct weir_item *item = &plan->items[i];
@@ -80,8 +81,8 @@ static void tell_all(struct weir_session *s, const struct weir_plan *plan,
     }
 }
 
-void weir_top_tell(struct weir_session *s, const struct weir_plan *plan,
-                   const struct weir_status *statuses, uint64_t now_ns)
+WEIR_HOT void weir_top_tell(struct weir_session *s, const struct weir_plan *plan,
+                            const struct weir_status *statuses, uint64_t now_ns)
 {
     tell_all(s, plan, statuses, next_distance(s, now_ns), now_ns);
 }

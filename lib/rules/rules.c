@@ -2,6 +2,7 @@
 #include "rules/rules.h"
 
 #include "base/err.h"
+#include "base/hot.h"
 #include "rules/tree.h"
 
 const struct weir_domain *weir_rules_domain(const struct weir_rules *rules, struct weir_str name)
@@ -23,7 +24,7 @@ const struct weir_domain *weir_rules_domain_at(const struct weir_rules *rules, u
     return number < rules->domain_count ? &rules->domains[number] : NULL;
 }
 
-struct weir_str weir_domain_name(const struct weir_domain *domain)
+WEIR_HOT struct weir_str weir_domain_name(const struct weir_domain *domain)
 {
     return domain->name;
 }

@@ -13,6 +13,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0 */
 #include "algo/limit.h"
+#include "base/hot.h"
 #include "table/internal.h"
 #include "table/processes.h"
 
@@ -135,7 +136,8 @@ int weir_clock_attach(struct weir_table *table, char *why, size_t why_len)
 }
 
 /* Compares with the wall clock.  Every process does so now and then; one swap wins. */
-static void correct(struct weir_table_header *h, union weir_u16b origin, uint64_t boot)
+static __attribute__((noinline)) void correct(struct weir_table_header *h, union weir_u16b origin,
+                                              uint64_t boot)
 {
     uint64_t now = time_at(origin, boot);
     uint64_t last = __atomic_load_n(&h->clock_last, __ATOMIC_RELAXED);
@@ -160,7 +162,7 @@ uint64_t weir_table_boot_ns(void)
     return read_clock(CLOCK_BOOTTIME);
 }
 
-uint64_t weir_table_now(struct weir_table *table)
+WEIR_HOT uint64_t weir_table_now(struct weir_table *table)
 {
     uint64_t boot = read_clock(CLOCK_BOOTTIME);
     union weir_u16b origin = read_origin(table->header);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "table/top.h"
 
+#include "base/hot.h"
+
 #define MINUTE_NS UINT64_C(60000000000)
 #define COUNT_BITS 40 /* of a count; its minute is above */
 #define COUNT_MAX ((UINT64_C(1) << COUNT_BITS) - 1)
@@ -119,7 +121,8 @@ static bool count_hit(struct weir_table *table, const struct weir_top_hit *hit, 
     return true;
 }
 
-uint32_t weir_top_add(struct weir_table *table, const struct weir_top_hit *hit, uint64_t now_ns)
+WEIR_HOT uint32_t weir_top_add(struct weir_table *table, const struct weir_top_hit *hit,
+                               uint64_t now_ns)
 {
     uint32_t number;
     if (table->controls.top == NULL || hit->key == 0 || !count_hit(table, hit, now_ns, &number))
